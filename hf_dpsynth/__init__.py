@@ -1,0 +1,1 @@
+"""Private text made usable inside the Hugging Face ecosystem."""

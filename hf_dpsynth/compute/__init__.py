@@ -1,0 +1,1 @@
+"""Numerical kernels without privacy in them: exact nearest neighbours and votes."""
