@@ -23,7 +23,9 @@ def _encode(labels: tuple[Label, ...]) -> bytes:
     """Length-prefix the labels so that no two different tuples share an encoding."""
     parts = []
     for label in labels:
-        kind, raw = (b"b", label) if isinstance(label, bytes) else (type(label).__name__[:1].encode(), str(label).encode())
+        kind, raw = (
+            (b"b", label) if isinstance(label, bytes) else (type(label).__name__[:1].encode(), str(label).encode())
+        )
         parts.append(kind + len(raw).to_bytes(8, "big") + raw)
     return b"".join(parts)
 

@@ -36,6 +36,20 @@ class DiscreteGaussianDpEvent(DpEvent):
         return sum(shift * shift for shift in self.shifts) / (2 * self.sigma**2)
 
 
+@dataclass(frozen=True)
+class MultivariateLaplaceDpEvent(DpEvent):
+    """Adds noise with density proportional to exp(-epsilon |z|) to each word's embedding.
+
+    Metric DP, not (epsilon, delta)-DP: the loss between two words is epsilon times the distance of their embeddings.
+    Releasing the same text again adds the scales.
+
+    Args:
+        epsilon (`float`): the loss for each unit of distance.
+    """
+
+    epsilon: float
+
+
 def discrete_gaussian(counts: np.ndarray, sigma: float) -> np.ndarray:
     """Add discrete Gaussian noise to integer counts; the event is `DiscreteGaussianDpEvent`.
 
@@ -58,7 +72,9 @@ def discrete_gaussian(counts: np.ndarray, sigma: float) -> np.ndarray:
     import opendp.prelude as opendp
 
     opendp.enable_features("contrib")
-    measure = opendp.m.make_gaussian(opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l2_distance(T=float), sigma)
+    measure = opendp.m.make_gaussian(
+        opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l2_distance(T=float), sigma
+    )
     return np.asarray(measure(counts.astype(np.int64).tolist()), dtype=np.int64)
 
 

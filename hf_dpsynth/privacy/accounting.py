@@ -1,0 +1,315 @@
+"""Accounting: a tree of events becomes an epsilon, and an epsilon becomes a noise multiplier.
+
+The noise that is drawn is what is accounted: integer votes go through the exact privacy loss distribution (PLD) of the
+discrete Gaussian, events of dp-accounting through its own PLD. Every rounding goes against us: epsilon and the noise
+multiplier are rounded up. The closed form of Gaussian DP is a starting point and a cross-check, never a claim.
+Sources: Koskela, Jalko & Honkela 2020 and Doroshenko et al. 2022 (PLD); Canonne, Kamath & Steinke 2020; Dong, Roth & Su 2022.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from typing import Any
+
+import attr
+import numpy as np
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    NeighboringRelation,
+    NonPrivateDpEvent,
+    NoOpDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+    ZCDpEvent,
+)
+from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
+from dp_accounting.rdp import RdpAccountant
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from hf_dpsynth.errors import ConfigError, PrivacyError
+from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, MultivariateLaplaceDpEvent
+
+RELATIONS = {
+    "add-remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
+    "zero-out": NeighboringRelation.REPLACE_SPECIAL,
+    "replace-one": NeighboringRelation.REPLACE_ONE,
+}
+_SERIALISED: dict[str, type[DpEvent]] = {
+    kind.__name__: kind
+    for kind in (
+        ComposedDpEvent,
+        DiscreteGaussianDpEvent,
+        GaussianDpEvent,
+        MultivariateLaplaceDpEvent,
+        NoOpDpEvent,
+        NonPrivateDpEvent,
+        PoissonSampledDpEvent,
+        SelfComposedDpEvent,
+    )
+}
+_ZCDP_ORDERS = 1 + np.geomspace(1e-3, 1e7, 2000)
+_RDP_ORDERS = np.unique(np.concatenate([1 + np.geomspace(1e-3, 1.0, 60), np.arange(2.0, 257.0), [384.0, 512.0]]))
+_LARGEST_MULTIPLIER = 1e7
+_SMALLEST_MULTIPLIER = 1e-4
+
+
+def leaves(event: DpEvent) -> Counter[DpEvent]:
+    """Flatten compositions into counts of single events, so that equal trees are accounted equally.
+
+    Raises:
+        PrivacyError: the tree has a negative count.
+    """
+    if isinstance(event, ComposedDpEvent):
+        total: Counter[DpEvent] = Counter()
+        for part in event.events:
+            total.update(leaves(part))
+        return total
+    if isinstance(event, SelfComposedDpEvent):
+        if event.count < 0:
+            raise PrivacyError(f"an event is composed {event.count} times; the count must be >= 0")
+        return Counter({leaf: count * event.count for leaf, count in leaves(event.event).items()})
+    return Counter() if isinstance(event, NoOpDpEvent) else Counter({event: 1})
+
+
+def compose(counts: Counter[DpEvent]) -> DpEvent:
+    """Return the composition of counted events: the inverse of `leaves`."""
+    parts = [SelfComposedDpEvent(leaf, count) for leaf, count in counts.items() if count]
+    return parts[0] if len(parts) == 1 else ComposedDpEvent(parts) if parts else NoOpDpEvent()
+
+
+def interval(epsilon: float) -> float:
+    """Return the discretisation of the loss for a target epsilon: 1e-4, finer below 1, coarser above 10."""
+    return 1e-4 * min(1.0, epsilon) if epsilon <= 10 else 1e-5 * epsilon
+
+
+def epsilon(event: DpEvent, delta: float, *, adjacency: str = "add-remove", discretisation: float = 1e-4) -> float:
+    """Return the epsilon of an event at a delta by the privacy loss distribution; pessimistic.
+
+    Args:
+        event (`DpEvent`): the full event tree.
+        delta (`float`): the probability of a larger loss.
+        adjacency (`str`, defaults to `"add-remove"`): the neighbouring relation of events of dp-accounting. Our own
+            events carry their relation in their `shifts`.
+        discretisation (`float`, defaults to `1e-4`): the interval of the loss.
+    Returns:
+        `float`: epsilon, or infinity when an event is not private.
+    Raises:
+        PrivacyError: an event has no PLD under this relation.
+    """
+    counts = leaves(event)
+    if any(isinstance(leaf, NonPrivateDpEvent) for leaf in counts):
+        return math.inf
+    if not counts:
+        return 0.0
+    ours = {leaf: count for leaf, count in counts.items() if isinstance(leaf, DiscreteGaussianDpEvent)}
+    others = Counter({leaf: count for leaf, count in counts.items() if leaf not in ours})
+    if not ours:
+        accountant = PLDAccountant(RELATIONS[adjacency], value_discretization_interval=discretisation)
+        if not accountant.supports(event):
+            raise PrivacyError(f"{_names(others)} has no privacy loss distribution under {adjacency} adjacency.")
+        return float(accountant.compose(event).get_epsilon(delta))
+    total = None
+    for leaf, count in ours.items():
+        part = _discrete_gaussian_pld(leaf, discretisation).self_compose(count)
+        total = part if total is None else total.compose(part)
+    for leaf, count in others.items():
+        total = total.compose(_gaussian_pld(leaf, adjacency, discretisation).self_compose(count))
+    assert total is not None  # `ours` is not empty
+    return float(total.get_epsilon_for_delta(delta))
+
+
+def _names(counts: Counter[DpEvent]) -> str:
+    return ", ".join(sorted({type(leaf).__name__ for leaf in counts}))
+
+
+@lru_cache(maxsize=256)
+def _discrete_gaussian_pld(event: DiscreteGaussianDpEvent, discretisation: float) -> Any:
+    """One release: the product over the coordinates that move, each exact on the integers."""
+    total = None
+    for shift in event.shifts:
+        part = privacy_loss_distribution.from_discrete_gaussian_mechanism(
+            event.sigma, sensitivity=shift, value_discretization_interval=discretisation
+        )
+        total = part if total is None else total.compose(part)
+    if total is None:
+        raise PrivacyError("a discrete Gaussian event without shifts releases nothing")
+    return total
+
+
+def _gaussian_pld(event: DpEvent, adjacency: str, discretisation: float) -> Any:
+    """The PLD of a (Poisson-sampled) Gaussian that stands beside integer votes in one tree."""
+    sampled = isinstance(event, PoissonSampledDpEvent)
+    inner = event.event if sampled else event
+    if not isinstance(inner, GaussianDpEvent) or adjacency == "replace-one":
+        raise PrivacyError(f"{_names(Counter([event]))} cannot be accounted beside votes under {adjacency} adjacency.")
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        inner.noise_multiplier,
+        value_discretization_interval=discretisation,
+        sampling_prob=event.sampling_probability if sampled else 1.0,
+        neighboring_relation=RELATIONS[adjacency],
+    )
+
+
+def rdp_epsilon(event: DpEvent, delta: float, *, adjacency: str = "add-remove") -> float:
+    """Return the epsilon of an event at a delta by Renyi DP: what a budget across adaptive runs adds up.
+
+    A discrete Gaussian enters with its zCDP cost.
+
+    Raises:
+        PrivacyError: an event has no RDP under this relation.
+    """
+    counts = leaves(event)
+    if any(isinstance(leaf, NonPrivateDpEvent) for leaf in counts):
+        return math.inf
+    rho = sum(leaf.rho * count for leaf, count in counts.items() if isinstance(leaf, DiscreteGaussianDpEvent))
+    others = Counter({leaf: n for leaf, n in counts.items() if not isinstance(leaf, DiscreteGaussianDpEvent)})
+    if others and adjacency == "replace-one":
+        raise PrivacyError(f"{_names(others)} has no RDP here under replace-one adjacency; use another relation.")
+    relation = RELATIONS["zero-out" if adjacency == "replace-one" else adjacency]
+    accountant = RdpAccountant(_RDP_ORDERS if others else _ZCDP_ORDERS, relation)
+    if rho:
+        accountant.compose(ZCDpEvent(rho))
+    if not accountant.supports(compose(others)):
+        raise PrivacyError(f"{_names(others)} has no RDP under {adjacency} adjacency.")
+    accountant.compose(compose(others))
+    return float(accountant.get_epsilon(delta)) if counts else 0.0
+
+
+def metric_scale(event: DpEvent) -> float:
+    """Return the summed scale of metric-DP events: repeated release of one text composes by addition."""
+    counts = leaves(event)
+    wrong = Counter({leaf: n for leaf, n in counts.items() if not isinstance(leaf, MultivariateLaplaceDpEvent)})
+    if wrong:
+        raise PrivacyError(f"{_names(wrong)} has no metric scale; metric charges have ledgers of their own.")
+    return float(sum(leaf.epsilon * count for leaf, count in counts.items()))
+
+
+def gaussian_mu(epsilon_target: float, delta: float) -> float:
+    """Return mu of Gaussian DP at (epsilon, delta): delta = Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2).
+
+    For planning and cross-checks only.
+    """
+
+    def excess(log_mu: float) -> float:
+        mu = math.exp(log_mu)
+        first = norm.logcdf(-epsilon_target / mu + mu / 2)
+        second = epsilon_target + norm.logcdf(-epsilon_target / mu - mu / 2)
+        return float(first + math.log(-math.expm1(min(second - first, -1e-300))) - math.log(delta))
+
+    high = math.log(math.sqrt(2 * epsilon_target) + 10)
+    return math.exp(brentq(excess, math.log(1e-12), high, xtol=1e-12))
+
+
+def round_up(value: float, digits: int = 5) -> float:
+    """Round a positive number up to significant digits."""
+    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    rounded = float(f"{math.ceil(value / step) * step:.{digits}g}")
+    return rounded if rounded >= value else float(f"{rounded + step:.{digits}g}")
+
+
+def calibrate(
+    make_event: Callable[[float], DpEvent],
+    epsilon_target: float,
+    delta: float,
+    *,
+    adjacency: str = "add-remove",
+    account: str = "pld",
+    start: float | None = None,
+) -> float:
+    """Return the smallest noise multiplier, rounded up, whose event costs at most epsilon at delta.
+
+    Args:
+        make_event (`Callable[[float], DpEvent]`): noise multiplier -> event; more noise must cost less.
+        epsilon_target (`float`): the epsilon to reach.
+        delta (`float`): the delta to reach it at.
+        adjacency (`str`, defaults to `"add-remove"`): the neighbouring relation.
+        account (`str`, defaults to `"pld"`): `"pld"`, or `"rdp"` under a budget across runs.
+        start (`float`, *optional*): a guess, e.g. from the closed form.
+    Returns:
+        `float`: the noise multiplier with five significant digits.
+    Raises:
+        ConfigError: no multiplier between 1e-4 and 1e7 reaches the target.
+    """
+    discretisation = interval(epsilon_target)
+
+    def cost(multiplier: float) -> float:
+        if account == "rdp":
+            return rdp_epsilon(make_event(multiplier), delta, adjacency=adjacency)
+        return epsilon(make_event(multiplier), delta, adjacency=adjacency, discretisation=discretisation)
+
+    low, high = _bracket(cost, epsilon_target, start or 1.0 / gaussian_mu(epsilon_target, delta))
+    root = math.exp(brentq(lambda x: cost(math.exp(x)) - epsilon_target, math.log(low), math.log(high), xtol=2e-6))
+    multiplier = round_up(root)
+    while cost(multiplier) > epsilon_target:
+        multiplier = round_up(multiplier * (1 + 1e-5))
+    return multiplier
+
+
+def _bracket(cost: Callable[[float], float], target: float, start: float) -> tuple[float, float]:
+    """Return multipliers whose costs lie above and below the target, near the start."""
+    low, high, factor = start / 1.02, start * 1.02, 1.05
+    while cost(high) > target:
+        low, high, factor = high, high * factor, factor**2
+        if high > _LARGEST_MULTIPLIER:
+            raise ConfigError(f"epsilon={target:.6g} needs a noise multiplier above 1e7. Raise epsilon= or delta=.")
+    factor = 1.05
+    while cost(low) <= target:
+        if low < _SMALLEST_MULTIPLIER:
+            raise ConfigError(f"epsilon={target:.6g} needs next to no noise. Use epsilon=float('inf') to say so.")
+        low, high, factor = low / factor, low, factor**2
+    return low, high
+
+
+def event_to_json(event: DpEvent) -> dict[str, Any]:
+    """Return an event tree as JSON values: type names from an allow-list, floats as hexadecimal text.
+
+    Raises:
+        PrivacyError: an event's type is not on the allow-list.
+    """
+    name = type(event).__name__
+    if _SERIALISED.get(name) is not type(event):
+        raise PrivacyError(f"event {name} cannot be stored; storable are {', '.join(sorted(_SERIALISED))}.")
+    return {"type": name, **{field: _to_json(getattr(event, field)) for field in _fields(type(event))}}
+
+
+def event_from_json(data: dict[str, Any]) -> DpEvent:
+    """Read an event tree that `event_to_json` wrote.
+
+    Raises:
+        PrivacyError: a type or a field is unknown.
+    """
+    name = data.get("type")
+    if name not in _SERIALISED:
+        raise PrivacyError(f"event {name!r} is unknown; known are {', '.join(sorted(_SERIALISED))}.")
+    kind = _SERIALISED[name]
+    if set(data) != {"type", *_fields(kind)}:
+        raise PrivacyError(
+            f"event {name} has fields {sorted(set(data) - {'type'})}; expected {sorted(_fields(kind))}."
+        )
+    return kind(**{field: _from_json(data[field]) for field in _fields(kind)})
+
+
+def _fields(kind: type[DpEvent]) -> list[str]:
+    return [field.name for field in (fields(kind) if is_dataclass(kind) else attr.fields(kind))]
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, DpEvent):
+        return event_to_json(value)
+    if isinstance(value, (list, tuple)):
+        return [_to_json(item) for item in value]
+    return float(value).hex() if isinstance(value, float) else int(value)
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return event_from_json(value)
+    if isinstance(value, list):
+        items = [_from_json(item) for item in value]
+        return items if items and isinstance(items[0], DpEvent) else tuple(items)
+    return float.fromhex(value) if isinstance(value, str) else value

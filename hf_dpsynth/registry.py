@@ -1,0 +1,113 @@
+"""The mechanisms by name: a table of strings and the entry points of other packages.
+
+A row names the class that carries the hyper-parameters; nothing is imported until a mechanism is asked for. Other
+packages add mechanisms under the entry-point group `hf_dpsynth.mechanisms`.
+"""
+
+import importlib
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from typing import Any
+
+from hf_dpsynth.errors import ConfigError
+
+GROUP = "hf_dpsynth.mechanisms"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the table: a mechanism's name, kind, guarantee, source and the place of its class."""
+
+    name: str
+    kind: str
+    guarantee: str
+    source: str
+    target: str
+
+    def load(self) -> type[Any]:
+        """Import and return the class."""
+        module, _, attribute = self.target.partition(":")
+        loaded: type[Any] = getattr(importlib.import_module(module), attribute)
+        return loaded
+
+
+_TABLE = (
+    Entry(
+        "aug-pe",
+        "synthesize",
+        "(epsilon, delta)-DP per record",
+        "Xie et al. 2024, arXiv:2403.01749",
+        "hf_dpsynth.mechanisms.evolution.aug_pe:AugPE",
+    ),
+    Entry(
+        "madlib",
+        "privatize",
+        "metric DP per word",
+        "Feyisetan et al. 2020, arXiv:1910.08902",
+        "hf_dpsynth.mechanisms.word.madlib:Madlib",
+    ),
+)
+
+
+def table() -> dict[str, Entry]:
+    """Return all mechanisms by name: ours, then those of entry points, which cannot replace ours."""
+    rows = {entry.name: entry for entry in _TABLE}
+    for point in entry_points(group=GROUP):
+        rows.setdefault(point.name, Entry(point.name, "plugin", "stated by the plug-in", point.value, point.value))
+    return rows
+
+
+def list_mechanisms() -> list[tuple[str, str, str, str]]:
+    """List the mechanisms.
+
+    Returns:
+        `list[tuple[str, str, str, str]]`: name, kind (`privatize`, `synthesize` or `plugin`), guarantee, source.
+    Examples:
+        >>> from hf_dpsynth import list_mechanisms
+        >>> [name for name, kind, guarantee, source in list_mechanisms() if kind == "privatize"]
+        ['madlib']
+    """
+    return [(row.name, row.kind, row.guarantee, row.source) for row in table().values()]
+
+
+def closest(name: str, known: list[str]) -> str:
+    """Return "; did you mean ...?" or nothing, and the known names."""
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return f"{hint} Known: {', '.join(sorted(known))}."
+
+
+def resolve(mechanism: Any, params: dict[str, Any] | None, kind: str) -> Any:
+    """Turn a name and its parameters, or an instance, into the mechanism.
+
+    Args:
+        mechanism (`str` or an instance of a mechanism): what the user passed.
+        params (`dict`, *optional*): fields of the mechanism, only with a name.
+        kind (`str`): `"privatize"` or `"synthesize"`.
+    Returns:
+        the frozen dataclass of hyper-parameters.
+    Raises:
+        ConfigError: unknown name or field (the closest one is named), a mechanism of the other kind, or both an
+            instance and params.
+    """
+    if not isinstance(mechanism, str):
+        if params:
+            raise ConfigError("params= goes with a mechanism's name; an instance carries its own fields.")
+        found = mechanism
+    else:
+        rows = table()
+        if mechanism not in rows:
+            raise ConfigError(f"mechanism {mechanism!r} is unknown{closest(mechanism, list(rows))}")
+        cls = rows[mechanism].load()
+        known = [field.name for field in fields(cls)]
+        for name in params or {}:
+            if name not in known:
+                raise ConfigError(f"{mechanism} has no parameter {name!r}{closest(name, known)}")
+        found = cls(**(params or {}))
+    if getattr(found, "kind", None) != kind:
+        raise ConfigError(
+            f"mechanism {getattr(found, 'name', type(found).__name__)!r} is of kind {getattr(found, 'kind', None)!r}; "
+            f"this call needs {kind!r}. Use .{getattr(found, 'kind', kind)}() instead."
+        )
+    return found
