@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import attr
@@ -106,21 +106,26 @@ def epsilon(event: DpEvent, delta: float, *, adjacency: str = "add-remove", disc
         return math.inf
     if not counts:
         return 0.0
-    ours = {leaf: count for leaf, count in counts.items() if isinstance(leaf, DiscreteGaussianDpEvent)}
-    others = Counter({leaf: count for leaf, count in counts.items() if leaf not in ours})
+    return _pld_epsilon(frozenset(counts.items()), delta, adjacency, discretisation)
+
+
+@lru_cache(maxsize=1024)
+def _pld_epsilon(
+    counts: frozenset[tuple[DpEvent, int]], delta: float, adjacency: str, discretisation: float
+) -> float:
+    """Compose in a fixed order, so that equal events cost exactly the same whichever way their tree was built."""
+    ordered = sorted(counts, key=repr)
+    ours = [(leaf, count) for leaf, count in ordered if isinstance(leaf, DiscreteGaussianDpEvent)]
+    others = [(leaf, count) for leaf, count in ordered if not isinstance(leaf, DiscreteGaussianDpEvent)]
     if not ours:
+        event = compose(Counter(dict(ordered)))
         accountant = PLDAccountant(RELATIONS[adjacency], value_discretization_interval=discretisation)
         if not accountant.supports(event):
-            raise PrivacyError(f"{_names(others)} has no privacy loss distribution under {adjacency} adjacency.")
+            raise PrivacyError(f"{_names(Counter(dict(others)))} has no privacy loss distribution under {adjacency}.")
         return float(accountant.compose(event).get_epsilon(delta))
-    total = None
-    for leaf, count in ours.items():
-        part = _discrete_gaussian_pld(leaf, discretisation).self_compose(count)
-        total = part if total is None else total.compose(part)
-    for leaf, count in others.items():
-        total = total.compose(_gaussian_pld(leaf, adjacency, discretisation).self_compose(count))
-    assert total is not None  # `ours` is not empty
-    return float(total.get_epsilon_for_delta(delta))
+    parts = [_discrete_gaussian_pld(leaf, discretisation).self_compose(count) for leaf, count in ours]
+    parts += [_gaussian_pld(leaf, adjacency, discretisation).self_compose(count) for leaf, count in others]
+    return float(reduce(lambda total, part: total.compose(part), parts).get_epsilon_for_delta(delta))
 
 
 def _names(counts: Counter[DpEvent]) -> str:
@@ -130,15 +135,13 @@ def _names(counts: Counter[DpEvent]) -> str:
 @lru_cache(maxsize=256)
 def _discrete_gaussian_pld(event: DiscreteGaussianDpEvent, discretisation: float) -> Any:
     """One release: the product over the coordinates that move, each exact on the integers."""
-    total = None
-    for shift in event.shifts:
-        part = privacy_loss_distribution.from_discrete_gaussian_mechanism(
+    parts = [
+        privacy_loss_distribution.from_discrete_gaussian_mechanism(
             event.sigma, sensitivity=shift, value_discretization_interval=discretisation
         )
-        total = part if total is None else total.compose(part)
-    if total is None:
-        raise PrivacyError("a discrete Gaussian event without shifts releases nothing")
-    return total
+        for shift in event.shifts
+    ]
+    return reduce(lambda total, part: total.compose(part), parts)
 
 
 def _gaussian_pld(event: DpEvent, adjacency: str, discretisation: float) -> Any:
@@ -242,12 +245,33 @@ def calibrate(
             return rdp_epsilon(make_event(multiplier), delta, adjacency=adjacency)
         return epsilon(make_event(multiplier), delta, adjacency=adjacency, discretisation=discretisation)
 
-    low, high = _bracket(cost, epsilon_target, start or 1.0 / gaussian_mu(epsilon_target, delta))
-    root = math.exp(brentq(lambda x: cost(math.exp(x)) - epsilon_target, math.log(low), math.log(high), xtol=2e-6))
-    multiplier = round_up(root)
+    multiplier = round_up(_root(cost, epsilon_target, start or 1.0 / gaussian_mu(epsilon_target, delta)))
     while cost(multiplier) > epsilon_target:
         multiplier = round_up(multiplier * (1 + 1e-5))
     return multiplier
+
+
+def _root(cost: Callable[[float], float], target: float, start: float) -> float:
+    """Solve cost(multiplier) = target: a secant in logarithms, where cost is nearly linear, else bisection."""
+    x, step = math.log(start), 0.01
+    value = _log_ratio(cost(start), target)
+    for _ in range(8):
+        nearer = x + step
+        if not abs(nearer - math.log(start)) < 1.0:
+            break
+        following = _log_ratio(cost(math.exp(nearer)), target)
+        if not math.isfinite(following - value) or following == value:
+            break
+        x, step = nearer, -following * step / (following - value)
+        value = following
+        if abs(step) < 2e-6:
+            return math.exp(x + step)
+    low, high = _bracket(cost, target, start)
+    return math.exp(brentq(lambda log: cost(math.exp(log)) - target, math.log(low), math.log(high), xtol=2e-6))
+
+
+def _log_ratio(cost: float, target: float) -> float:
+    return math.log(cost / target) if 0 < cost < math.inf else math.nan
 
 
 def _bracket(cost: Callable[[float], float], target: float, start: float) -> tuple[float, float]:

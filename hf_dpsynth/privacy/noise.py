@@ -30,6 +30,10 @@ class DiscreteGaussianDpEvent(DpEvent):
     sigma: float
     shifts: tuple[int, ...] = (1,)
 
+    def __post_init__(self) -> None:
+        if not (self.sigma > 0 and self.shifts and all(shift >= 1 for shift in self.shifts)):
+            raise ConfigError(f"sigma is {self.sigma} and shifts are {self.shifts}; both must be positive")
+
     @property
     def rho(self) -> float:
         """The zCDP cost |shifts|^2 / (2 sigma^2) (Canonne et al. 2020, Theorem 4)."""

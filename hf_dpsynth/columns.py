@@ -1,0 +1,181 @@
+"""Columns: which one holds text, which labels may occur, and what the output looks like.
+
+The label domain is declared, never read off the rows: a label that one person holds would be a disclosure.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from hf_dpsynth.errors import ConfigError
+
+Label = tuple[Any, ...]
+
+
+def _is_string(feature: Any) -> bool:
+    return getattr(feature, "dtype", None) in ("string", "large_string") and not hasattr(feature, "names")
+
+
+def text_column(features: Any, asked: str | None) -> str:
+    """Return the column of text: the one asked for, or the only string column.
+
+    Raises:
+        ConfigError: no such column, not a text column, or several to choose from.
+    """
+    strings = [name for name, feature in features.items() if _is_string(feature)]
+    if asked is None:
+        if len(strings) != 1:
+            raise ConfigError(
+                f"text_column= must name the column of text; the string columns are {strings} "
+                f"among the columns {list(features)}."
+            )
+        return strings[0]
+    if asked not in features:
+        raise ConfigError(f"column {asked!r} does not exist; the columns are {list(features)}.")
+    if asked not in strings:
+        raise ConfigError(f"column {asked!r} holds {features[asked]}, not text; the string columns are {strings}.")
+    return asked
+
+
+def label_columns(features: Any, asked: str | Sequence[str] | None, text: str) -> tuple[str, ...]:
+    """Return the conditioning columns.
+
+    Raises:
+        ConfigError: a column does not exist, is the text, or holds neither string, integer, bool nor ClassLabel.
+    """
+    columns = () if asked is None else (asked,) if isinstance(asked, str) else tuple(asked)
+    for column in columns:
+        if column not in features:
+            raise ConfigError(f"column {column!r} does not exist; the columns are {list(features)}.")
+        kind = getattr(features[column], "dtype", None)
+        if column == text or not (kind in ("string", "large_string", "bool") or str(kind).lstrip("u").startswith("int")):
+            raise ConfigError(
+                f"label_column={column!r} cannot be a label; labels are ClassLabel, string, integer or bool columns "
+                "other than the text."
+            )
+    if len(set(columns)) != len(columns):
+        raise ConfigError(f"label_column= names a column twice: {list(columns)}.")
+    return columns
+
+
+def label_domain(
+    features: Any, columns: Sequence[str], labels: Any, proportions: Any
+) -> tuple[tuple[Label, ...], tuple[float, ...] | None]:
+    """Return the declared joint domain of the conditioning columns and its declared shares.
+
+    Args:
+        features (`datasets.Features`, *optional*): the columns' features; None when there is no data.
+        columns (`Sequence[str]`): the conditioning columns; empty without data means one column.
+        labels (`Sequence` or `dict`, *optional*): values, tuples of values, or values by column.
+        proportions (`dict`, *optional*): shares by value or tuple, or by column and value.
+    Returns:
+        the labels as tuples, and their shares or None.
+    Raises:
+        ConfigError: no domain is declared, a value occurs twice, or shares do not sum to 1.
+    """
+    if features is not None and not columns:
+        if labels is not None or proportions is not None:
+            raise ConfigError("labels= and label_proportions= need label_column=: the column they speak of.")
+        return ((),), None
+    if labels is None and proportions is None and features is None:
+        return ((),), None
+    width = max(1, len(columns))
+    if labels is not None:
+        domain = _joint(labels, columns, width, "labels")
+    elif proportions is not None:
+        domain = tuple(_shares(proportions, columns, width))
+    else:
+        domain = _from_features(features, columns)
+    domain = tuple(_named(features, columns, label) for label in domain)
+    if len(set(domain)) != len(domain) or not domain:
+        raise ConfigError(f"labels= has {len(domain)} labels, {len(set(domain))} of them distinct; name each once.")
+    if proportions is None:
+        return domain, None
+    shares = {_named(features, columns, label): share for label, share in _shares(proportions, columns, width).items()}
+    strangers = [label for label in shares if label not in domain]
+    if strangers:
+        raise ConfigError(f"label_proportions= names {strangers[0]}, which is not among the labels.")
+    values = tuple(float(shares.get(label, 0.0)) for label in domain)
+    if not all(math.isfinite(value) and value >= 0 for value in values) or not abs(sum(values) - 1) < 1e-6:
+        raise ConfigError(f"label_proportions= sums to {sum(values):.6g}; shares are >= 0 and sum to 1.")
+    return domain, values
+
+
+def _tuples(values: Any, width: int, argument: str) -> list[Label]:
+    labels = [value if isinstance(value, tuple) else (value,) for value in values]
+    for label in labels:
+        if len(label) != width:
+            raise ConfigError(f"{argument}= has a label of {len(label)} values for {width} label columns.")
+    return labels
+
+
+def _joint(labels: Any, columns: Sequence[str], width: int, argument: str) -> tuple[Label, ...]:
+    if isinstance(labels, Mapping):
+        if set(labels) != set(columns):
+            raise ConfigError(f"{argument}= by column names {list(labels)}; the label columns are {list(columns)}.")
+        return tuple(product(*(labels[column] for column in columns)))
+    if isinstance(labels, str) or not isinstance(labels, Sequence):
+        raise ConfigError(f"{argument}= is {type(labels).__name__}; pass a list of values, or a dict by column.")
+    return tuple(_tuples(labels, width, argument))
+
+
+def _shares(proportions: Any, columns: Sequence[str], width: int) -> dict[Label, float]:
+    if not isinstance(proportions, Mapping):
+        raise ConfigError(f"label_proportions= is {type(proportions).__name__}; pass a dict from label to share.")
+    if columns and set(proportions) == set(columns) and all(isinstance(v, Mapping) for v in proportions.values()):
+        joint = product(*(proportions[column].items() for column in columns))
+        return {tuple(value for value, _ in cell): math.prod(share for _, share in cell) for cell in joint}
+    keys = _tuples(proportions, width, "label_proportions")
+    return dict(zip(keys, proportions.values(), strict=True))
+
+
+def _from_features(features: Any, columns: Sequence[str]) -> tuple[Label, ...]:
+    for column in columns:
+        if not hasattr(features[column], "names"):
+            raise ConfigError(
+                f"label_column={column!r} has no declared domain: pass labels= or label_proportions=, or cast the "
+                "column to ClassLabel. Labels are never read off private rows."
+            )
+    return tuple(product(*(features[column].names for column in columns)))
+
+
+def _named(features: Any, columns: Sequence[str], label: Label) -> Label:
+    """Write ClassLabel numbers as names, so that a label reads the same everywhere."""
+    if features is None or not columns:
+        return label
+    return tuple(_name(features[column], value) for column, value in zip(columns, label, strict=True))
+
+
+def _name(feature: Any, value: Any) -> Any:
+    if not hasattr(feature, "names") or value is None:
+        return value
+    if isinstance(value, str):
+        if value not in feature.names:
+            raise ConfigError(f"label {value!r} is not a name of the ClassLabel column; its names are {feature.names}.")
+        return value
+    return feature.names[value] if 0 <= value < len(feature.names) else None
+
+
+def read_labels(dataset: Any, columns: Sequence[str]) -> list[Label]:
+    """Return the labels of all rows, ClassLabel numbers as names. Sensitive."""
+    if not columns:
+        return [()] * len(dataset)
+    read = [
+        [_name(dataset.features[column], value) for value in dataset.with_format(None)[column][:]] for column in columns
+    ]
+    return list(zip(*read, strict=True))
+
+
+def output_features(features: Any, columns: Sequence[str]) -> Any:
+    """Return the features of the named columns, as they were."""
+    from datasets import Features
+
+    return Features({column: features[column] for column in columns})
+
+
+def encode(features: Any, row: dict[str, Any]) -> dict[str, Any]:
+    """Write label names as the numbers of their ClassLabel."""
+    return {
+        name: features[name].str2int(value) if hasattr(features[name], "names") else value for name, value in row.items()
+    }

@@ -1,0 +1,378 @@
+"""`privatize` and `synthesize`: from a `datasets` object and arguments to a fresh object with a release.
+
+The only orchestration there is: resolve, plan, pin, reserve, run, write, remember. Nothing heavy is imported before a
+call, so that importing the package stays light.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hf_dpsynth.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hf_dpsynth.mechanisms.base import Privatizer
+    from hf_dpsynth.models.base import Embedder, TextGenerator
+    from hf_dpsynth.plans import Plan
+    from hf_dpsynth.privacy.budget import PrivacyBudget
+    from hf_dpsynth.privacy.keys import Key
+    from hf_dpsynth.privacy.ledger import Ledger
+    from hf_dpsynth.store import Store
+
+_ROW_INDEPENDENT = "the embedder embeds each row independently of the others: unknown"
+
+
+def privatize(
+    ds: Any,
+    mechanism: Any = "madlib",
+    *,
+    epsilon: float,
+    text_column: str | None = None,
+    keep_columns: Sequence[str] = (),
+    params: dict[str, Any] | None = None,
+    vectors: Any = None,
+    budget: "PrivacyBudget | None" = None,
+    unit: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+    batch_size: int = 1000,
+    num_proc: int | None = None,
+    insecure_noise_seed: int | None = None,
+) -> Any:
+    """Replace the words of each text by noisy neighbours: one text in, one text out.
+
+    Args:
+        ds (`Dataset` or `DatasetDict`): the private data; each split of a DatasetDict is released once.
+        mechanism (`str` or a mechanism, defaults to `"madlib"`): a name of `list_mechanisms()`, or an instance.
+        epsilon (`float`): the privacy loss for each unit of distance between two words.
+        text_column (`str`, *optional*): the column of text; the only string column when missing.
+        keep_columns (`Sequence[str]`): columns to copy in clear; the guarantee lists them as not protected.
+        params (`dict`, *optional*): fields of the mechanism, only with a name.
+        vectors (`str`, path or `WordVectors`, *optional*): public word vectors; `"glove-50d"` when missing.
+        budget (`PrivacyBudget`, *optional*): a budget with `unit="word"` to charge.
+        unit (`str`, *optional*): `"word"`, which is what word mechanisms protect.
+        out (`str` or path, *optional*): a folder for plan, ledger and rows; in memory when missing.
+        batch_size (`int`, defaults to `1000`): rows to search at a time; does not change the result.
+        num_proc (`int`, *optional*): worker processes; does not change the law and never repeats noise.
+        insecure_noise_seed (`int`, *optional*): for tests only: draws noise that anybody can draw again.
+    Returns:
+        `Dataset` or `DatasetDict`: the text column and `keep_columns`, as many rows as before. Null stays null.
+    Raises:
+        ConfigError: an argument is wrong; nothing was read or spent.
+        BudgetExceeded: the budget has too little left; nothing was drawn.
+    Examples:
+        >>> from datasets import Dataset
+        >>> import hf_dpsynth
+        >>> ds = Dataset.from_dict({"text": ["the movie was terrible"]})
+        >>> private = ds.privatize("madlib", epsilon=10)
+        >>> len(private), private.privacy.guarantee.epsilon
+        (1, 10.0)
+    """
+    from hf_dpsynth import attach, columns, registry
+    from hf_dpsynth.mechanisms.planning import plan_privatization
+    from hf_dpsynth.mechanisms.word import release as word_release
+    from hf_dpsynth.models.word_vectors import load_vectors
+    from hf_dpsynth.privacy.records import PrivateRecords
+    from hf_dpsynth.release import Release
+
+    found: Privatizer = registry.resolve(mechanism, params, "privatize")
+    splits = _splits(ds)
+    first = next(iter(splits.values()))
+    column = columns.text_column(first.features, text_column)
+    kept = tuple(keep_columns)
+    for name in kept:
+        if name not in first.features or name == column:
+            raise ConfigError(f"keep_columns= names {name!r}; the other columns are "
+                              f"{[other for other in first.features if other != column]}.")
+    if unit not in (None, "word"):
+        raise ConfigError(f"unit={unit!r} is not offered by {found.name}; it protects each word (unit='word').")
+    for name, number in (("batch_size", batch_size), ("num_proc", 1 if num_proc is None else num_proc)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise ConfigError(f"{name} is {number!r}; it must be a whole number >= 1")
+    words = load_vectors("glove-50d" if vectors is None else vectors)
+    plan = plan_privatization(
+        found,
+        epsilon=epsilon,
+        splits=len(splits),
+        kept_columns=kept,
+        text_column=column,
+        model_ids={"vectors": words.id},
+        insecure_noise=insecure_noise_seed is not None,
+    )
+    records = {name: PrivateRecords(split[column][:]) for name, split in splits.items()}
+    with _opened(plan, out, budget, records) as (ledger, store):
+        if not ledger.finished:
+            job = word_release.Job(found, words, plan.guarantee.epsilon, _keys(insecure_noise_seed), batch_size, num_proc or 1)
+            for name, split in splits.items():
+                texts = word_release.released(ledger, name, records[name], job)
+                store.write_data(name, _writer(split, {column: texts}, column, kept))
+            ledger.finish()
+        release = Release(plan=plan, guarantee=plan.guarantee, charges=ledger.charges())
+        made = {name: _read(store.data_path(name)) for name in splits}
+    result = _like(ds, made)
+    attach.remember(result, release)
+    return result
+
+
+def synthesize(
+    ds: Any,
+    mechanism: Any = "aug-pe",
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    text_column: str | None = None,
+    label_column: str | Sequence[str] | None = None,
+    labels: Sequence[Any] | Mapping[str, Any] | None = None,
+    num_rows: int | None = None,
+    num_records: int | None = None,
+    unit: str | None = None,
+    label_proportions: Mapping[Any, Any] | None = None,
+    public: Any = None,
+    secrets: Any = None,
+    params: dict[str, Any] | None = None,
+    generator: "str | TextGenerator | None" = None,
+    embedder: "str | Embedder | None" = None,
+    budget: "PrivacyBudget | None" = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = True,
+    seed: int = 0,
+    split: str = "train",
+    adjacency: str | None = None,
+    insecure_noise_seed: int | None = None,
+) -> Any:
+    """Make a new data set that resembles the private one, with differential privacy.
+
+    Args:
+        ds (`Dataset` or `DatasetDict`): the private data; of a DatasetDict only `split` is read.
+        mechanism (`str` or a mechanism, defaults to `"aug-pe"`): a name of `list_mechanisms()`, or an instance.
+        epsilon (`float`): the privacy loss; `float("inf")` is allowed and the release says "no privacy".
+        delta (`float`, *optional*): the probability of a larger loss; min(1e-5, 1/(n ln n)) rounded down to a power of
+            ten when missing, which publishes n.
+        text_column (`str`, *optional*): the column of text; the only string column when missing.
+        label_column (`str` or `Sequence[str]`, *optional*): the conditioning columns.
+        labels (`Sequence` or `dict`, *optional*): their domain, declared public; the names of a ClassLabel when missing.
+        num_rows (`int`, *optional*): rows to make; as many as there are records when missing, which publishes n.
+        num_records (`int`, *optional*): the number of records, declared public; `len(ds)` where the plan needs it.
+        unit (`str`, *optional*): `"record"`.
+        label_proportions (`dict`, *optional*): shares of the labels, declared public; bought from the budget when missing.
+        public (*optional*): for mechanisms that take public data.
+        secrets (*optional*): for mechanisms that protect listed secrets.
+        params (`dict`, *optional*): fields of the mechanism, only with a name.
+        generator (`str` or `TextGenerator`, *optional*): a short name, Hub id, path or object; `"smollm2-135m"` when
+            missing. It never sees private text.
+        embedder (`str` or `Embedder`, *optional*): likewise; `"minilm"` when missing.
+        budget (`PrivacyBudget`, *optional*): a budget across runs to charge.
+        out (`str` or path, *optional*): the run directory; in memory and without resume when missing.
+        resume (`bool`, defaults to `True`): whether a run directory that exists is continued.
+        seed (`int`, defaults to `0`): the seed of public randomness; never of noise.
+        split (`str`, defaults to `"train"`): the split of a DatasetDict to read.
+        adjacency (`str`, *optional*): `"add-remove"`, `"zero-out"` or `"replace-one"`; what the plan implies when missing.
+        insecure_noise_seed (`int`, *optional*): for tests only: keys secret streams by a seed and marks the release.
+    Returns:
+        `Dataset` or `DatasetDict`: the text column and the conditioning columns, `num_rows` rows.
+    Raises:
+        ConfigError: an argument is wrong; nothing was spent.
+        BudgetExceeded: the budget has too little left; no model ran.
+        ResumeMismatch: `out` holds another plan or other data.
+    Examples:
+        ```py
+        >>> import hf_dpsynth
+        >>> reviews = hf_dpsynth.data.load("movie")
+        >>> synth = reviews.synthesize("aug-pe", epsilon=4, delta=1e-5, label_column="label", num_rows=100)
+        >>> print(synth["train"].privacy.statement())
+        ```
+    """
+    from hf_dpsynth import attach, columns, models, registry
+    from hf_dpsynth.mechanisms.base import PublicInputs, Synthesizer
+    from hf_dpsynth.mechanisms.planning import plan_synthesis
+    from hf_dpsynth.privacy.records import PrivateRecords
+    from hf_dpsynth.release import Release
+    from hf_dpsynth.run import Run
+
+    found: Synthesizer = registry.resolve(mechanism, params, "synthesize")
+    for name, value in (("public", public), ("secrets", secrets)):
+        if value is not None:
+            raise ConfigError(f"{found.name} takes no {name}=; leave it out.")
+    data = _one_split(ds, split)
+    column = columns.text_column(data.features, text_column)
+    conditions = columns.label_columns(data.features, label_column, column)
+    domain, proportions = columns.label_domain(data.features, conditions, labels, label_proportions)
+    if delta is None and budget is not None:
+        delta = budget.delta
+    inputs = PublicInputs(
+        generator=models.load_generator(generator if generator is not None else "smollm2-135m"),
+        embedder=models.load_embedder(embedder if embedder is not None else "minilm"),
+    )
+    plan = plan_synthesis(
+        found,
+        epsilon=epsilon,
+        delta=delta,
+        num_records=len(data) if num_records is None and (delta is None or num_rows is None) else num_records,
+        num_rows=num_rows,
+        labels=domain,
+        proportions=proportions,
+        adjacency=adjacency,
+        unit=unit,
+        account="pld" if budget is None else "rdp",
+        assumptions=() if _is_ours(inputs.embedder) else (_ROW_INDEPENDENT,),
+        seed=seed,
+        model_ids={"generator": _model_id(inputs.generator), "embedder": _model_id(inputs.embedder)},
+        text_column=column,
+        label_columns=conditions,
+        insecure_noise=insecure_noise_seed is not None,
+    )
+    if plan.num_rows is None:
+        raise ConfigError("num_rows= must be given with adjacency='add-remove': its default is the number of records.")
+    records = PrivateRecords(data.with_format(None)[column][:], columns.read_labels(data, conditions))
+    features = columns.output_features(data.features, (column, *conditions))
+    with _opened(plan, out, budget, {split: records}, resume=resume) as (ledger, store):
+        if not ledger.finished:
+            run = Run(ledger, store, _keys(insecure_noise_seed), _devices())
+            rows = [columns.encode(features, row) for row in found.run(records, inputs, plan, run)]
+            store.write_data("train", _parquet(features, {name: [row[name] for row in rows] for name in features}))
+            ledger.finish()
+        notes = tuple(f"{key} was charged and lost when a process stopped; its round was skipped." for key in ledger.lost)
+        release = Release(plan=plan, guarantee=ledger.guarantee(), charges=ledger.charges(), notes=notes)
+        made = _read(store.data_path("train"))
+    result = _like(ds, {"train": made})
+    attach.remember(result, release)
+    return result
+
+
+@contextmanager
+def _opened(
+    plan: "Plan",
+    out: str | os.PathLike[str] | None,
+    budget: "PrivacyBudget | None",
+    records: Mapping[str, Any],
+    *,
+    resume: bool = True,
+) -> "Iterator[tuple[Ledger, Store]]":
+    """Open the run directory and the ledger, and hold the budget: nothing has been drawn yet."""
+    import uuid
+
+    from hf_dpsynth.privacy.ledger import Ledger
+    from hf_dpsynth.store import Store
+
+    if budget is not None:
+        budget.check(unit=getattr(plan.guarantee, "unit", "record"), adjacency=plan.adjacency, delta=plan.delta)
+    store = Store(out)
+    with store.locked():
+        fresh = not (store.folder / "ledger.db").exists()
+        if not fresh and not resume:
+            raise ConfigError(f"out={str(out)!r} holds a run and resume=False. Pass another out=, or resume=True.")
+        store.pin(plan)
+        key = store.commitment_key(fresh=fresh)
+        run_id = str(uuid.UUID(bytes=key.derive("run").reveal()[:16]))
+        if budget is not None:
+            budget.reserve(run_id, plan.mechanism, plan.event)
+        commitment = key.commit(chunk for name in sorted(records) for chunk in records[name].chunks())
+        ledger = Ledger(
+            store.ledger_path,
+            allowance=plan.event,
+            guarantee=plan.guarantee,
+            pins={"plan": plan.digest(), "data": commitment},
+        )
+        try:
+            yield ledger, store
+        finally:
+            # a run in memory cannot resume: what it did not spend goes back also after an error
+            if budget is not None and (ledger.finished or not store.kept):
+                budget.settle(run_id, ledger.spent())
+            ledger.close()
+
+
+def _keys(insecure_noise_seed: int | None) -> "Key":
+    from hf_dpsynth.privacy.keys import Key
+
+    return Key() if insecure_noise_seed is None else Key.from_insecure_seed(insecure_noise_seed)
+
+
+def _devices() -> Any:
+    from hf_dpsynth.devices import Devices
+
+    devices = Devices.current()
+    if devices.world_size > 1:
+        raise ConfigError(f"WORLD_SIZE is {devices.world_size}: several processes are not supported. Start one process.")
+    return devices
+
+
+def _is_ours(model: Any) -> bool:
+    return type(model).__module__.startswith("hf_dpsynth.")
+
+
+def _model_id(model: Any) -> str:
+    """Return a model's public id; of a user's object its module and qualified name."""
+    return str(model.id) if _is_ours(model) else f"{type(model).__module__}.{type(model).__qualname__}"
+
+
+def _splits(ds: Any) -> dict[str, Any]:
+    """Return the splits of a map-style object that hold rows."""
+    from datasets import Dataset, DatasetDict
+
+    if isinstance(ds, DatasetDict):
+        splits = dict(ds.items())
+    elif isinstance(ds, Dataset):
+        splits = {str(ds.split or "train"): ds}
+    else:
+        raise ConfigError(f"{type(ds).__name__} is not supported; pass a datasets.Dataset or DatasetDict.")
+    if not splits:
+        raise ConfigError("the DatasetDict is empty: it has no split.")
+    for name, data in splits.items():
+        if not len(data):
+            raise ConfigError(f"split {name!r} is empty: it has no rows.")
+        if data.features != next(iter(splits.values())).features:
+            raise ConfigError(f"split {name!r} has other columns than the first one; make them equal.")
+    return splits
+
+
+def _one_split(ds: Any, split: str) -> Any:
+    from datasets import DatasetDict
+
+    if isinstance(ds, DatasetDict):
+        if split not in ds:
+            raise ConfigError(f"split {split!r} does not exist; the splits are {list(ds)}.")
+        ds = ds[split]
+    return next(iter(_splits(ds).values()))
+
+
+def _like(ds: Any, made: dict[str, Any]) -> Any:
+    from datasets import DatasetDict
+
+    return DatasetDict(made) if isinstance(ds, DatasetDict) else next(iter(made.values()))
+
+
+def _writer(data: Any, texts: dict[str, list[str | None]], column: str, kept: tuple[str, ...]) -> Any:
+    """Return a function that writes privatized texts beside the columns the user chose to keep."""
+    from hf_dpsynth import columns
+
+    features = columns.output_features(data.features, [name for name in data.features if name == column or name in kept])
+    raw = data.with_format(None)
+    return _parquet(features, {name: texts[column] if name == column else raw[name][:] for name in features})
+
+
+def _parquet(features: Any, values: dict[str, list[Any]]) -> Any:
+    """Return a function that writes columns to a Parquet file with their features in its schema."""
+    import pyarrow.parquet as parquet
+    from datasets import Dataset
+
+    def write(path: "Path") -> None:
+        # encoded by `datasets`, whose own writer would count the rows in a log
+        parquet.write_table(Dataset.from_dict(values, features=features).data.table, path)
+
+    return write
+
+
+def _read(path: "Path") -> Any:
+    """Return a fresh Dataset of released rows: random fingerprint, features only."""
+    import secrets
+
+    import pyarrow.parquet as parquet
+    from datasets import Dataset, DatasetInfo, Features
+    from datasets.table import InMemoryTable
+
+    table = parquet.read_table(path)
+    info = DatasetInfo(features=Features.from_arrow_schema(table.schema))
+    return Dataset(InMemoryTable(table), info=info, fingerprint=secrets.token_hex(8))

@@ -1,0 +1,102 @@
+"""What a mechanism is: the protocols, and the public side of a run.
+
+A mechanism is the frozen dataclass of its hyper-parameters. It names its events; the plan fixes the noise; `run` gets
+the private side, the public side, the plan and a `Run`. Whatever it releases goes through `run.ledger`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from dp_accounting import DpEvent
+
+from hf_dpsynth.guarantees import Guarantee
+from hf_dpsynth.models.base import Embedder, TextGenerator
+from hf_dpsynth.plans import Cost, Facts, Plan
+from hf_dpsynth.privacy.records import PrivateRecords
+from hf_dpsynth.run import Run
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicInputs:
+    """The public side of a run. Models are arguments, not fields of a mechanism.
+
+    Args:
+        generator (`TextGenerator`): makes texts from prompts.
+        embedder (`Embedder`): embeds private and synthetic texts.
+    """
+
+    generator: TextGenerator
+    embedder: Embedder
+
+
+class Synthesizer(Protocol):
+    """A mechanism that makes a new data set."""
+
+    name: str
+    kind: str
+
+    def event(self, noise_multiplier: float, facts: Facts) -> DpEvent:
+        """Return the full event tree at a noise multiplier; 0 means no noise."""
+        ...
+
+    def cost(self, facts: Facts) -> Cost:
+        """Return an upper bound on the work."""
+        ...
+
+    def warnings(self, noise_multiplier: float, epsilon: float, delta: float | None, facts: Facts) -> tuple[str, ...]:
+        """Return what a user should know before running, from declared facts alone."""
+        ...
+
+    def run(self, private: PrivateRecords, public: PublicInputs, plan: Plan, run: Run) -> Iterator[Row]:
+        """Yield the synthetic rows."""
+        ...
+
+
+class Privatizer(Protocol):
+    """A mechanism that turns each text into another text."""
+
+    name: str
+    kind: str
+
+    def guarantee(self, epsilon: float) -> Guarantee:
+        """Return what one release of a text promises."""
+        ...
+
+    def event(self, epsilon: float) -> DpEvent:
+        """Return the event of one release of the data set."""
+        ...
+
+    def privatize(
+        self,
+        texts: Sequence[str | None],
+        vectors: Any,
+        epsilon: float,
+        generators: Callable[[int], np.random.Generator],
+    ) -> list[str | None]:
+        """Return one text a text; `generators(i)` is the secret stream of the i-th."""
+        ...
+
+
+def largest_remainder(total: int, shares: Sequence[float]) -> list[int]:
+    """Split a total into whole numbers by shares; ties go to the earlier one.
+
+    Args:
+        total (`int`): what to split.
+        shares (`Sequence[float]`): public or privatized weights; negative ones count as 0, all zero as equal.
+    Returns:
+        `list[int]`: parts that sum to `total`.
+    Examples:
+        >>> largest_remainder(10, [0.55, 0.45, -1.0])
+        [6, 4, 0]
+    """
+    weights = np.clip(np.asarray(shares, dtype=np.float64), 0, None)
+    weights = np.full(len(weights), 1 / len(weights)) if weights.sum() == 0 else weights / weights.sum()
+    exact = total * weights
+    parts = np.floor(exact + 1e-9).astype(int)
+    order = np.argsort(-(exact - parts), kind="stable")
+    parts[order[: total - int(parts.sum())]] += 1
+    return [int(part) for part in parts]

@@ -1,0 +1,385 @@
+"""`aug-pe`: augmented private evolution. Texts that private records vote for survive and are varied.
+
+Each round releases one noisy vote vector through the ledger; prompting, selection and variation are post-processing.
+Source: Xie et al. 2024, arXiv:2403.01749, Algorithm 1. Where we leave the paper: one vote vector with one noise for all
+labels, label proportions declared or bought from the budget instead of read, candidates that are almost equal merged
+before the vote, and clean votes that are never stored.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from dp_accounting import ComposedDpEvent, DpEvent, SelfComposedDpEvent
+from scipy.stats import norm
+
+from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.logging import progress_bar
+from hf_dpsynth.mechanisms.base import PublicInputs, Row, largest_remainder
+from hf_dpsynth.mechanisms.evolution import prompts
+from hf_dpsynth.plans import Cost, Facts, Plan
+from hf_dpsynth.privacy.keys import public_generator, public_seed
+from hf_dpsynth.privacy.records import PrivateRecords
+from hf_dpsynth.privacy.selection import count_event, distinct, noisy_label_counts, noisy_votes
+from hf_dpsynth.run import Run
+
+LABEL_SHARE = 0.05
+_BLOCK = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class AugPE:
+    """Augmented private evolution.
+
+    Args:
+        iterations (`int`, defaults to `10`): rounds of voting; each spends an equal part of the budget.
+        variations (`int`, defaults to `7`): L: the best 1/L of the texts are kept, each gets L - 1 variations.
+        selection (`str`, defaults to `"rank"`): `"rank"` keeps the texts with most noisy votes, `"proportional"`
+            draws them with probability proportional to their votes.
+        lookahead (`int`, defaults to `0`): vote for the mean embedding of so many variations of a text instead of
+            the text itself; costs so many more texts a round.
+        threshold (`float`, defaults to `0.0`): noisy votes are clipped at this value from below, then lowered by it.
+        keep_selected (`bool`, defaults to `True`): whether voted texts stay beside their variations.
+        variation (`str`, defaults to `"fill-blanks"`): `"fill-blanks"` masks words and has them filled,
+            `"paraphrase"` asks for other words.
+        mask_probability (`float`, defaults to `0.5`): the share of words that is masked.
+        word_count_std (`float`, defaults to `40.0`): a variation aims at its parent's words + N(0, std).
+        min_words (`int`, defaults to `5`): the shortest length to aim at.
+        max_new_tokens (`int`, defaults to `64`): the longest text, in tokens of the generator.
+        temperature (`float`, defaults to `1.2`): of the first texts.
+        variation_temperature (`float`, defaults to `1.0`): of the variations.
+        subject (`str`, defaults to `"text"`): what to write, e.g. `"movie review"`. Public.
+        keywords (`tuple[str, ...]`): words to write about at random. Public.
+    Examples:
+        >>> AugPE(iterations=3).variations
+        7
+    """
+
+    name: ClassVar[str] = "aug-pe"
+    kind: ClassVar[str] = "synthesize"
+
+    iterations: int = 10
+    variations: int = 7
+    selection: str = "rank"
+    lookahead: int = 0
+    threshold: float = 0.0
+    keep_selected: bool = True
+    variation: str = "fill-blanks"
+    mask_probability: float = 0.5
+    word_count_std: float = 40.0
+    min_words: int = 5
+    max_new_tokens: int = 64
+    temperature: float = 1.2
+    variation_temperature: float = 1.0
+    subject: str = "text"
+    keywords: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keywords", tuple(self.keywords))
+        for name, least in (
+            ("iterations", 1), ("variations", 2), ("lookahead", 0), ("min_words", 1), ("max_new_tokens", 1)
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not value >= least:
+                raise ConfigError(f"aug-pe: {name} is {value!r}; it must be a whole number >= {least}")
+        for name, low, high in (
+            ("threshold", 0.0, math.inf),
+            ("mask_probability", 0.0, 1.0),
+            ("word_count_std", 0.0, 1e4),
+            ("temperature", 0.0, 100.0),
+            ("variation_temperature", 0.0, 100.0),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+                raise ConfigError(f"aug-pe: {name} is {value!r}; it must be a number from {low:g} to {high:g}")
+        for name, known in (("selection", ("rank", "proportional")), ("variation", ("fill-blanks", "paraphrase"))):
+            if getattr(self, name) not in known:
+                raise ConfigError(f"aug-pe: {name} is {getattr(self, name)!r}; it must be one of {', '.join(known)}")
+
+    def event(self, noise_multiplier: float, facts: Facts) -> DpEvent:
+        """Return T rounds of votes and, where proportions are bought, one histogram of labels.
+
+        The histogram gets 5 % of mu squared: sigma_labels = sigma_votes sqrt(0.95 / (0.05 T)).
+        """
+        votes = SelfComposedDpEvent(count_event(noise_multiplier, facts.adjacency), self.iterations)
+        if not facts.buys_proportions:
+            return votes
+        labels = count_event(self.label_noise(noise_multiplier), facts.adjacency)
+        return ComposedDpEvent([votes, labels])
+
+    def label_noise(self, noise_multiplier: float) -> float:
+        """Return the noise parameter of the label histogram beside votes at `noise_multiplier`."""
+        return noise_multiplier * math.sqrt((1 - LABEL_SHARE) / (LABEL_SHARE * self.iterations))
+
+    def cost(self, facts: Facts) -> Cost:
+        """Return an upper bound on prompts, tokens and synthetic texts to embed."""
+        rows = facts.num_rows or 0
+        kept = math.ceil(rows / self.variations) if self.keep_selected else 0
+        calls = rows + self.iterations * (rows - kept + rows * self.lookahead)
+        embeddings = self.iterations * rows * max(1, self.lookahead) + (facts.num_records or 0)
+        return Cost(lm_calls=calls, tokens=calls * self.max_new_tokens, embeddings=embeddings)
+
+    def warnings(
+        self, noise_multiplier: float, epsilon: float, delta: float | None, facts: Facts
+    ) -> tuple[str, ...]:
+        """Say when a candidate's expected votes drown in the noise, and the smallest n or epsilon that would do."""
+        if facts.num_records is None or facts.num_rows is None or noise_multiplier == 0 or delta is None:
+            return ()
+        expected = facts.num_records / facts.num_rows
+        if expected >= noise_multiplier:
+            return ()
+        needed = math.ceil(facts.num_rows * noise_multiplier)
+        share = (1 - LABEL_SHARE) if facts.buys_proportions else 1.0
+        mu = math.sqrt(self.iterations / share) / expected * (math.sqrt(2) if facts.adjacency == "replace-one" else 1)
+        return (
+            f"a candidate expects {expected:.3g} votes and the noise has a standard deviation of "
+            f"{noise_multiplier:.3g}: the votes drown. About {needed} records, or epsilon {_epsilon_of(mu, delta):.3g}, "
+            "or fewer num_rows or iterations would do.",
+        )
+
+    def run(self, private: PrivateRecords, public: PublicInputs, plan: Plan, run: Run) -> Iterator[Row]:
+        """Evolve a population and yield its rows: the text column and the conditioning columns."""
+        evolution = _Evolution(self, private, public, plan, run)
+        texts = evolution.texts()
+        for position in public_generator(plan.seed, "row order").permutation(len(texts)).tolist():
+            label = plan.labels[evolution.label_of(position)]
+            yield {plan.text_column: texts[position], **dict(zip(plan.label_columns, label, strict=True))}
+
+
+class _Evolution:
+    """One run of `AugPE`; holds the private embeddings, in memory only."""
+
+    def __init__(
+        self, mechanism: AugPE, private: PrivateRecords, public: PublicInputs, plan: Plan, run: Run
+    ) -> None:
+        if plan.num_rows is None or plan.noise_multiplier is None:
+            raise ConfigError("aug-pe needs num_rows=: the number of rows to make")
+        self.mechanism, self.private, self.public, self.plan, self.run = mechanism, private, public, plan, run
+        self.sigma = plan.noise_multiplier
+        self._private_embeddings: list[np.ndarray] | None = None
+        sizes = largest_remainder(plan.num_rows, self._shares())
+        self.bounds = [0, *accumulate(sizes)]
+        self.names = [prompts.describe(plan.label_columns, label) for label in plan.labels]
+
+    def label_of(self, position: int) -> int:
+        """Return the number of the label that a position of the population belongs to."""
+        return int(np.searchsorted(self.bounds, position, side="right")) - 1
+
+    def texts(self) -> list[str]:
+        """Return the last population."""
+        name = "population-000"
+        rows = self.bounds[-1]
+        texts = self._grow(
+            name, self._initial(name), self.mechanism.temperature, copied=[None] * rows, fallback=[""] * rows
+        )
+        rounds = progress_bar(total=self.mechanism.iterations, desc="aug-pe rounds", unit="round")
+        for number in range(1, self.mechanism.iterations + 1):
+            scores = self._vote(number, name, texts)
+            if scores is not None:  # a lost charge is a lost round: the population stays
+                name = f"population-{number:03d}"
+                texts = self._next(name, number, texts, scores)
+            rounds.update()
+        rounds.close()
+        return texts
+
+    def _shares(self) -> Sequence[float]:
+        """Return declared proportions, or noisy ones that are bought from the budget."""
+        plan = self.plan
+        if plan.proportions is not None or len(plan.labels) == 1:
+            return plan.proportions or (1.0,)
+        sigma = self.mechanism.label_noise(self.sigma)
+        counts = self.run.ledger.release(
+            "label-counts",
+            count_event(sigma, plan.adjacency),
+            lambda: noisy_label_counts([len(self.private.of_label(label)) for label in plan.labels], sigma).tolist(),
+        )
+        return [1.0] * len(plan.labels) if counts is None else counts
+
+    def _vote(self, number: int, name: str, texts: list[str]) -> np.ndarray | None:
+        """Return noisy votes, shape (rows,), -inf for texts that stand for an earlier one; None when lost."""
+        groups, about = self._candidates(number, name, texts)
+        kept = [
+            np.asarray([row for row in distinct(group) if row in first], dtype=np.int64)
+            for group, first in zip(groups, self._first(texts), strict=True)
+        ]
+        candidates = [group[rows] for group, rows in zip(groups, kept, strict=True)]
+        private = self._embedded_private()
+        noisy = self.run.ledger.release(
+            f"votes-{number:03d}",
+            count_event(self.sigma, self.plan.adjacency),
+            lambda: [votes.tolist() for votes in noisy_votes(private, candidates, self.sigma)],
+            about=about,
+        )
+        if noisy is None:
+            return None
+        scores = np.full(len(texts), -np.inf)
+        for start, rows, votes in zip(self.bounds, kept, noisy, strict=False):
+            scores[start + rows] = votes
+        return scores
+
+    def _first(self, texts: list[str]) -> list[set[int]]:
+        """Return, by label, the positions at which a text stands for the first time."""
+        return [
+            set({text: row for row, text in reversed(list(enumerate(texts[start:stop])))}.values())
+            for start, stop in pairwise(self.bounds)
+        ]
+
+    def _candidates(self, number: int, name: str, texts: list[str]) -> tuple[list[np.ndarray], dict[str, Any]]:
+        """Return the embeddings to vote on, by label, and the digests of the texts behind them."""
+        about = {"population": self.run.store.digest(name)}
+        degree = self.mechanism.lookahead
+        if degree:
+            ahead = f"lookahead-{number:03d}"
+            parents = [position for position in range(len(texts)) for _ in range(degree)]
+            varied = self._grow(
+                ahead,
+                self._variation(ahead, texts, parents),
+                self.mechanism.variation_temperature,
+                copied=[None] * len(parents),
+                fallback=[texts[row] for row in parents],
+            )
+            about["lookahead"] = self.run.store.digest(ahead)
+            embeddings = self._embed(varied).reshape(len(texts), degree, -1).mean(axis=1)
+        else:
+            embeddings = self._embed(texts)
+        return np.split(embeddings, self.bounds[1:-1]), about
+
+    def _next(self, name: str, number: int, texts: list[str], scores: np.ndarray) -> list[str]:
+        """Select by noisy votes and vary: post-processing."""
+        mechanism = self.mechanism
+        generator = public_generator(self.plan.seed, "selection", number)
+        copied: list[int | None] = []
+        parents: list[int] = []
+        for start, stop in pairwise(self.bounds):
+            size = stop - start
+            selected = start + select(
+                scores[start:stop],
+                math.ceil(size / mechanism.variations),
+                mechanism.selection,
+                mechanism.threshold,
+                generator,
+            )
+            kept = selected.tolist() if mechanism.keep_selected else []
+            varied = [int(selected[i % len(selected)]) for i in range(size - len(kept))]
+            copied += [*kept, *([None] * len(varied))]
+            parents += [*kept, *varied]
+        return self._grow(
+            name,
+            self._variation(name, texts, parents),
+            mechanism.variation_temperature,
+            copied=[None if row is None else texts[row] for row in copied],
+            fallback=[texts[row] for row in parents],
+        )
+
+    def _initial(self, name: str) -> Callable[[int], str]:
+        def prompt(position: int) -> str:
+            generator = public_generator(self.plan.seed, name, position)
+            label = self.names[self.label_of(position)]
+            return prompts.initial(self.mechanism.subject, label, generator, self.mechanism.keywords)
+
+        return prompt
+
+    def _variation(self, name: str, texts: list[str], parents: list[int]) -> Callable[[int], str]:
+        mechanism = self.mechanism
+
+        def prompt(position: int) -> str:
+            generator = public_generator(self.plan.seed, name, position)
+            text, label = texts[parents[position]], self.names[self.label_of(parents[position])]
+            aim = len(text.split()) + generator.normal(0.0, mechanism.word_count_std)
+            words = max(mechanism.min_words, round(aim))
+            if mechanism.variation == "paraphrase":
+                return prompts.paraphrase(mechanism.subject, label, text, words, generator)
+            return prompts.fill_blanks(mechanism.subject, label, text, words, generator, mechanism.mask_probability)
+
+        return prompt
+
+    def _grow(
+        self,
+        name: str,
+        prompt: Callable[[int], str],
+        temperature: float,
+        *,
+        copied: Sequence[str | None],
+        fallback: Sequence[str],
+    ) -> list[str]:
+        """Return a stored population: the copied texts, and generated ones where none is copied."""
+
+        def make(start: int, stop: int) -> list[str]:
+            missing = [position for position in range(start, stop) if copied[position] is None]
+            made = iter(self._generate([prompt(i) for i in missing], temperature, (name, start)) if missing else ())
+            # an empty reply is replaced by its parent, so that a population never shrinks
+            return [copied[i] if copied[i] is not None else next(made) or fallback[i] for i in range(start, stop)]
+
+        return self.run.store.grow(name, len(copied), _BLOCK, make)
+
+    def _generate(self, asked: list[str], temperature: float, stream: tuple[str, int]) -> list[str]:
+        made = self.public.generator.generate(
+            asked,
+            max_new_tokens=self.mechanism.max_new_tokens,
+            temperature=temperature,
+            seed=public_seed(self.plan.seed, *stream),
+        )
+        if len(made) != len(asked):
+            raise ConfigError(
+                f"the generator returned {len(made)} texts for {len(asked)} prompts; it must return one for each"
+            )
+        return [prompts.clean(text) for text in made]
+
+    def _embed(self, texts: Sequence[str]) -> np.ndarray:
+        embeddings = np.asarray(self.public.embedder.embed(texts), dtype=np.float32)
+        if embeddings.ndim != 2 or len(embeddings) != len(texts) or not np.isfinite(embeddings).all():
+            raise ConfigError("the embedder must return one finite vector a text, shape (n, d)")
+        return embeddings
+
+    def _embedded_private(self) -> list[np.ndarray]:
+        """Embed the private texts once, label by label. Sensitive."""
+        if self._private_embeddings is None:
+            groups = [self.private.of_label(label) for label in self.plan.labels]
+            width = self._embed(["width"]).shape[1]
+            self._private_embeddings = [
+                self._embed(texts) if texts else np.zeros((0, width), dtype=np.float32) for texts in groups
+            ]
+        return self._private_embeddings
+
+
+def select(
+    scores: np.ndarray, number: int, selection: str, threshold: float, generator: np.random.Generator
+) -> np.ndarray:
+    """Return the positions of the candidates to keep, best first: post-processing of noisy votes.
+
+    Args:
+        scores (`np.ndarray`): noisy votes, shape (m,); -inf marks a duplicate, which comes last.
+        number (`int`): how many to keep.
+        selection (`str`): `"rank"` or `"proportional"` (drawn with replacement).
+        threshold (`float`): votes are clipped at it from below, then lowered by it.
+        generator (`np.random.Generator`): a public stream.
+    Returns:
+        `np.ndarray`: positions, shape (min(number, m),), int64.
+    """
+    if not len(scores):
+        return np.zeros(0, dtype=np.int64)
+    votes = np.maximum(scores, threshold) - threshold
+    if selection == "proportional" and votes.sum() > 0:
+        return generator.choice(len(votes), size=number, p=votes / votes.sum())
+    # ties are broken by a public stream: the order of generation must not decide
+    ranked = np.where(np.isneginf(scores), -1.0, votes)
+    return np.lexsort((generator.random(len(scores)), -ranked))[:number]
+
+
+def _epsilon_of(mu: float, delta: float) -> float:
+    """Return the epsilon of mu-GDP at delta, for advice in a warning."""
+    low, high = 0.0, 1.0
+    while _delta_of(high, mu) > delta:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _delta_of(middle, mu) > delta else (low, middle)
+    return high
+
+
+def _delta_of(epsilon: float, mu: float) -> float:
+    first = norm.cdf(-epsilon / mu + mu / 2)
+    return float(first - math.exp(min(700.0, epsilon + norm.logcdf(-epsilon / mu - mu / 2))))

@@ -1,0 +1,63 @@
+"""Prompts of the evolution mechanisms. Only public words and already privatized text stand in them.
+
+Source of the two kinds of prompt: Xie et al. 2024, arXiv:2403.01749, Section 4; the wording is ours.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+STYLES = (
+    "in a casual style", "in a plain style", "in a formal style", "in a vivid style", "in a brief style",
+    "with a concrete detail", "with an everyday example", "in the first person", "in a thoughtful style",
+    "in an enthusiastic style", "in a dry style", "in a conversational style",
+)  # fmt: skip
+BLANK = "_"
+_LEAD = re.compile(r"^\s*(?:(?:sure|okay|certainly|of course)\b[^:\n]{0,80}:|here(?:'s| is)\b[^:\n]{0,80}:)\s*", re.IGNORECASE)
+_ORDINAL = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
+_QUOTES = "\"'“”‘’`* "
+
+
+def describe(columns: Sequence[str], label: tuple[Any, ...]) -> str:
+    """Return the words that name a label in a prompt, e.g. `"label: positive"`; nothing without labels."""
+    return ", ".join(f"{column}: {value}" for column, value in zip(columns, label, strict=True))
+
+
+def initial(subject: str, label: str, generator: np.random.Generator, keywords: Sequence[str]) -> str:
+    """Return a prompt that asks for a new text of a label in a random style, about a random public keyword."""
+    about = f" about {generator.choice(list(keywords))}" if keywords else ""
+    kind = f" with {label}" if label else ""
+    return f"Write one short {subject}{about}{kind}, {generator.choice(STYLES)}. Reply with the {subject} only."
+
+
+def paraphrase(subject: str, label: str, text: str, words: int, generator: np.random.Generator) -> str:
+    """Return a prompt that asks for another wording of a text of about so many words."""
+    kind = f" with {label}" if label else ""
+    return (
+        f"Rewrite this {subject}{kind} in other words, {generator.choice(STYLES)}, in about {words} words. "
+        f"Reply with the {subject} only.\n\n{text}"
+    )
+
+
+def fill_blanks(
+    subject: str, label: str, text: str, words: int, generator: np.random.Generator, probability: float
+) -> str:
+    """Return a prompt that asks to fill the blanks of a text in which words were masked at random."""
+    tokens = text.split()
+    masked = [BLANK if hidden else token for token, hidden in zip(tokens, generator.random(len(tokens)) < probability, strict=True)]
+    kind = f" with {label}" if label else ""
+    return (
+        f"Fill in the blanks so that this is one {subject}{kind} of about {words} words. "
+        f"Reply with the {subject} only.\n\n{' '.join(masked)}"
+    )
+
+
+def clean(text: str) -> str:
+    """Return the text of a reply: the first paragraph without a chatty lead, a list number or quotes."""
+    text = _LEAD.sub("", text.strip())
+    paragraphs = [part.strip() for part in re.split(r"\n\s*\n|\n", text) if part.strip()]
+    first = _ORDINAL.sub("", paragraphs[0]) if paragraphs else ""
+    first = first.strip(_QUOTES).replace(BLANK, " ")
+    return re.sub(r"\s+", " ", first).strip()

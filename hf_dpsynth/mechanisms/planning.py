@@ -1,0 +1,266 @@
+"""Planning: from an epsilon and declared facts to the noise, the guarantee and the cost. Reads no data.
+
+A plan parameter that depends on the number of records makes that number public: the relation becomes zero-out and the
+guarantee says so.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+from dp_accounting import DpEvent, SelfComposedDpEvent
+
+from hf_dpsynth import registry
+from hf_dpsynth.columns import label_domain
+from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.guarantees import NEIGHBOURS, ApproxDP
+from hf_dpsynth.logging import get_logger
+from hf_dpsynth.mechanisms.base import Privatizer, Synthesizer
+from hf_dpsynth.plans import Facts, Plan, default_delta
+from hf_dpsynth.privacy.accounting import calibrate, gaussian_mu, interval, leaves
+
+PUBLIC_N = "the number of records is public, not protected"
+
+logger = get_logger(__name__)
+
+
+def plan(
+    mechanism: Any,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    num_records: int | None = None,
+    num_rows: int | None = None,
+    labels: Sequence[Any] | Mapping[str, Any] | None = None,
+    label_proportions: Mapping[Any, Any] | None = None,
+    unit: str | None = None,
+    adjacency: str | None = None,
+    params: dict[str, Any] | None = None,
+) -> Plan:
+    """Plan a mechanism without any data: how much noise, which guarantee, what it costs.
+
+    Args:
+        mechanism (`str` or a mechanism): a name of `list_mechanisms()`, or an instance.
+        epsilon (`float`): the epsilon to plan for; `float("inf")` for no privacy.
+        delta (`float`, *optional*): its delta; min(1e-5, 1/(n ln n)) rounded down to a power of ten when missing.
+        num_records (`int`, *optional*): the number of records, declared public.
+        num_rows (`int`, *optional*): rows to make.
+        labels (`Sequence` or `dict`, *optional*): the label domain, declared public.
+        label_proportions (`dict`, *optional*): shares of the labels, declared public; bought from the budget when
+            missing.
+        unit (`str`, *optional*): the privacy unit, `"record"`.
+        adjacency (`str`, *optional*): `"add-remove"`, `"zero-out"` or `"replace-one"`; what the plan implies when
+            missing.
+        params (`dict`, *optional*): fields of the mechanism, only with a name.
+    Returns:
+        `Plan`: noise multiplier, event tree, guarantee and cost.
+    Raises:
+        ConfigError: a value is out of range or contradicts another.
+    Examples:
+        >>> from hf_dpsynth import plan
+        >>> plan("aug-pe", epsilon=1.0, delta=1e-6, num_rows=500).noise_multiplier
+        13.367
+    """
+    kind = "privatize" if isinstance(mechanism, str) and _kind(mechanism) == "privatize" else "synthesize"
+    found = registry.resolve(mechanism, params, getattr(mechanism, "kind", kind))
+    if found.kind == "privatize":
+        return plan_privatization(found, epsilon=epsilon)
+    columns = tuple(labels) if isinstance(labels, Mapping) else ()
+    domain, proportions = label_domain(None, columns, labels, label_proportions)
+    made = plan_synthesis(
+        found,
+        epsilon=epsilon,
+        delta=delta,
+        num_records=num_records,
+        num_rows=num_rows,
+        labels=domain,
+        proportions=proportions,
+        adjacency=adjacency,
+        unit=unit,
+    )
+    for warning in made.warnings:
+        logger.warning("%s", warning)
+    return made
+
+
+def _kind(name: str) -> str | None:
+    entry = registry.table().get(name)
+    return None if entry is None else entry.kind
+
+
+def plan_privatization(mechanism: Privatizer, *, epsilon: float, splits: int = 1, kept_columns: tuple[str, ...] = (), **public: Any) -> Plan:
+    """Make the plan of a privatization: one release of each split.
+
+    Args:
+        mechanism (`Privatizer`): the hyper-parameters.
+        epsilon (`float`): the loss for each unit of distance.
+        splits (`int`, defaults to `1`): how many splits are released, each once.
+        kept_columns (`tuple[str, ...]`): columns copied in clear; the guarantee names them.
+        **public (`Any`): further public fields of `Plan`.
+    Returns:
+        `Plan`: fixed; equal for equal arguments.
+    Raises:
+        ConfigError: epsilon is out of range.
+    """
+    epsilon = check_epsilon(epsilon)
+    guarantee = mechanism.guarantee(epsilon)
+    if kept_columns:
+        clear = f"columns copied in clear are not protected: {', '.join(kept_columns)}"
+        guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, clear))
+    return Plan(
+        mechanism=mechanism.name,
+        params=asdict(mechanism),  # type: ignore[call-overload]
+        event=SelfComposedDpEvent(mechanism.event(epsilon), splits),
+        noise_multiplier=None,
+        guarantee=guarantee,
+        kept_columns=kept_columns,
+        delta=None,
+        adjacency="replace-one",
+        discretisation=0.0,
+        account="closed_form",
+        **public,
+    )
+
+
+def check_epsilon(epsilon: Any) -> float:
+    """Return epsilon as a float.
+
+    Raises:
+        ConfigError: it is no number > 0.
+    """
+    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float, np.integer, np.floating)):
+        raise ConfigError(f"epsilon is {epsilon!r}; it must be a number > 0, or float('inf') for no privacy")
+    if not epsilon > 0:
+        raise ConfigError(f"epsilon is {epsilon}; it must be a number > 0, or float('inf') for no privacy")
+    return float(epsilon)
+
+
+def _delta(delta: Any, epsilon: float, num_records: int | None) -> float | None:
+    """Return the delta to plan with; None only when epsilon is infinite."""
+    if delta is None:
+        if math.isinf(epsilon):
+            return None
+        if num_records is None or num_records < 1000:
+            raise ConfigError(
+                "delta= must be given: its default is a function of a declared num_records of at least 1000"
+                + ("." if num_records is None else f", and {num_records} is declared.")
+            )
+        return default_delta(num_records)
+    if isinstance(delta, bool) or not isinstance(delta, (int, float, np.floating)) or not 0 < delta < 1:
+        raise ConfigError(f"delta is {delta!r}; it must be a number between 0 and 1")
+    return float(delta)
+
+
+def _adjacency(asked: str | None, uses_num_records: str) -> str:
+    """Return the relation that a plan implies, or check the relation that was asked for."""
+    if asked is None:
+        return "zero-out" if uses_num_records else "add-remove"
+    if asked not in NEIGHBOURS:
+        raise ConfigError(f"adjacency {asked!r} is unknown; use one of {', '.join(NEIGHBOURS)}")
+    if asked == "add-remove" and uses_num_records:
+        raise ConfigError(
+            f"adjacency='add-remove' protects the number of records, but {uses_num_records} depends on it. "
+            f"Pass {uses_num_records}= yourself, or adjacency='zero-out'."
+        )
+    return asked
+
+
+def plan_synthesis(
+    mechanism: Synthesizer,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    num_records: int | None = None,
+    num_rows: int | None = None,
+    labels: Sequence[tuple[Any, ...]] = ((),),
+    proportions: Sequence[float] | None = None,
+    adjacency: str | None = None,
+    unit: str | None = None,
+    account: str = "pld",
+    assumptions: tuple[str, ...] = (),
+    **public: Any,
+) -> Plan:
+    """Make the plan of a synthesis: relation, delta, noise, guarantee and cost. Reads no data.
+
+    Args:
+        mechanism (`Synthesizer`): the hyper-parameters.
+        epsilon (`float`): the epsilon to plan for.
+        delta (`float`, *optional*): its delta; a function of `num_records` when missing.
+        num_records (`int`, *optional*): the declared number of records.
+        num_rows (`int`, *optional*): rows to make; `num_records` when missing and declared.
+        labels (`Sequence[tuple]`): the declared label domain.
+        proportions (`Sequence[float]`, *optional*): declared shares of the labels; bought when missing.
+        adjacency (`str`, *optional*): the relation; what the plan implies when missing.
+        unit (`str`, *optional*): `"record"`.
+        account (`str`, defaults to `"pld"`): `"rdp"` under a budget across runs.
+        assumptions (`tuple[str, ...]`): sentences that the guarantee must name.
+        **public (`Any`): further public fields of `Plan`.
+    Returns:
+        `Plan`: fixed; equal for equal arguments.
+    Raises:
+        ConfigError: a value is out of range or contradicts another.
+    """
+    epsilon = check_epsilon(epsilon)
+    if unit not in (None, "record"):
+        raise ConfigError(f"unit={unit!r} is not offered by {mechanism.name}; it protects each record (unit='record').")
+    for name, number in (("num_records", num_records), ("num_rows", num_rows)):
+        if number is not None and not (isinstance(number, (int, np.integer)) and number >= 1):
+            raise ConfigError(f"{name} is {number!r}; it must be a whole number >= 1")
+    uses = "delta" if delta is None and not math.isinf(epsilon) else ""
+    if num_rows is None and num_records is not None and adjacency != "add-remove":
+        uses, num_rows = uses or "num_rows", num_records
+    relation = _adjacency(adjacency, uses)
+    delta = _delta(delta, epsilon, num_records)
+    facts = Facts(
+        num_records=num_records,
+        num_rows=num_rows,
+        labels=tuple(labels),
+        proportions=None if proportions is None else tuple(proportions),
+        adjacency=relation,
+    )
+    multiplier = _multiplier(mechanism, facts, epsilon, delta, account)
+    return Plan(
+        mechanism=mechanism.name,
+        params=asdict(mechanism),  # type: ignore[call-overload]
+        event=mechanism.event(multiplier, facts),
+        noise_multiplier=multiplier,
+        guarantee=ApproxDP(
+            epsilon=epsilon,
+            delta=delta or 0.0,
+            neighbours=relation,
+            assumptions=(() if relation == "add-remove" else (PUBLIC_N,)) + assumptions,
+        ),
+        delta=delta,
+        adjacency=relation,
+        labels=facts.labels,
+        proportions=facts.proportions,
+        num_records=num_records if uses else None,
+        num_rows=num_rows,
+        cost=None if num_rows is None else mechanism.cost(facts),
+        account=account,
+        discretisation=interval(epsilon) if math.isfinite(epsilon) else 0.0,
+        warnings=mechanism.warnings(multiplier, epsilon, delta, facts),
+        **public,
+    )
+
+
+def _multiplier(mechanism: Synthesizer, facts: Facts, epsilon: float, delta: float | None, account: str) -> float:
+    if math.isinf(epsilon) or delta is None:
+        return 0.0
+    unit_event = mechanism.event(1.0, facts)
+    start = math.sqrt(_zcdp_total(unit_event)) / gaussian_mu(epsilon, delta)
+    return calibrate(
+        lambda multiplier: mechanism.event(multiplier, facts),
+        epsilon,
+        delta,
+        adjacency=facts.adjacency,
+        account=account,
+        start=start,
+    )
+
+
+def _zcdp_total(event: DpEvent) -> float:
+    """Return the squared mu of Gaussian DP at noise multiplier 1 of releases of counts; 1 where it is not known."""
+    return sum(2 * getattr(leaf, "rho", 0.0) * count for leaf, count in leaves(event).items()) or 1.0

@@ -1,0 +1,132 @@
+"""One release of a split by a word mechanism: keyed noise, batches and workers that do not change the result.
+
+The noise of a row is keyed by the release's key, the mechanism, the split, the row's number and its content, so it does
+not depend on `batch_size` or `num_proc` and never repeats. Workers get their slice and a key over a pipe; nothing
+private touches a disk or a cache.
+"""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from hf_dpsynth.errors import ConfigError, PrivacyError
+from hf_dpsynth.logging import progress_bar
+from hf_dpsynth.mechanisms.base import Privatizer
+from hf_dpsynth.models.word_vectors import WordVectors
+from hf_dpsynth.privacy.keys import Key
+from hf_dpsynth.privacy.ledger import Ledger
+from hf_dpsynth.privacy.records import PrivateRecords
+
+
+@dataclass(frozen=True)
+class Job:
+    """How a split is privatized."""
+
+    mechanism: Privatizer
+    vectors: WordVectors
+    epsilon: float
+    key: Key
+    batch_size: int
+    num_proc: int
+
+
+def released(ledger: Ledger, split: str, records: PrivateRecords, job: Job) -> list[str | None]:
+    """Charge the ledger for a split, privatize it, and commit.
+
+    Returns:
+        `list[str | None]`: one text a record. Public under the charge.
+    Raises:
+        PrivacyError: an earlier process was stopped between charge and commit; that release is lost.
+    """
+    key = f"privatize/{split}"
+    if key in ledger.lost:
+        raise PrivacyError(f"{key} was charged and lost when a process stopped. Its key is gone: pass another out=.")
+    ledger.charge(key, job.mechanism.event(job.epsilon))
+    texts = records.texts()
+    workers = min(job.num_proc, len(texts))
+    row_key = job.key.derive(job.mechanism.name, json.dumps(asdict(job.mechanism), sort_keys=True), split)  # type: ignore[call-overload]
+    if workers == 1:
+        made = _privatized(job.mechanism, job.vectors, job.epsilon, row_key, 0, texts, job.batch_size)
+    else:
+        made = _in_workers(job, row_key, texts, workers)
+    ledger.commit(key, "released")
+    return made
+
+
+def _privatized(
+    mechanism: Privatizer,
+    vectors: WordVectors,
+    epsilon: float,
+    key: Key,
+    offset: int,
+    texts: Sequence[str | None],
+    batch_size: int,
+    *,
+    silent: bool = False,
+) -> list[str | None]:
+    """Privatize a slice whose first row has the number `offset`."""
+    made: list[str | None] = []
+    bar = progress_bar(total=len(texts), desc=mechanism.name, unit="row", disable=True if silent else None)
+    for start in range(0, len(texts), batch_size):
+        batch = texts[start : start + batch_size]
+        first = offset + start
+
+        def stream(i: int, batch: Sequence[str | None] = batch, first: int = first) -> np.random.Generator:
+            return key.generator(first + i, (batch[i] or "").encode("utf-8", "surrogatepass"))
+
+        made += mechanism.privatize(batch, vectors, epsilon, stream)
+        bar.update(len(batch))
+    bar.close()
+    return made
+
+
+def _in_workers(job: Job, key: Key, texts: list[str | None], workers: int) -> list[str | None]:
+    """Run slices in fresh interpreters: no fork, so no inherited stream, lock or thread pool."""
+    bounds = np.linspace(0, len(texts), workers + 1).astype(int).tolist()
+    threads = str(max(1, (os.cpu_count() or 1) // workers))
+    environment = {**os.environ, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+    processes = []
+    try:
+        for start, stop in zip(bounds, bounds[1:], strict=False):
+            order = (job.mechanism, job.vectors, job.epsilon, key.reveal(), start, texts[start:stop], job.batch_size)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "hf_dpsynth.mechanisms.word.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+            )
+            processes.append(process)
+            _send(process, order)
+        made: list[str | None] = []
+        for process in processes:
+            answer, _ = process.communicate()
+            if process.returncode != 0:
+                raise PrivacyError(f"a worker stopped with exit code {process.returncode}. Try num_proc=1 to see why.")
+            made += pickle.loads(answer)
+        return made
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+
+def _send(process: "subprocess.Popen[bytes]", order: tuple[Any, ...]) -> None:
+    try:
+        data = pickle.dumps(order)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ConfigError("this mechanism or these vectors cannot be sent to workers. Use num_proc=1.") from error
+    assert process.stdin is not None
+    process.stdin.write(data)
+    process.stdin.close()
+    process.stdin = None

@@ -1,0 +1,18 @@
+"""A worker of `privatize(num_proc=...)`: reads a slice and a key from standard input, writes texts to standard output."""
+
+import pickle
+import sys
+
+from hf_dpsynth.mechanisms.word.release import _privatized
+from hf_dpsynth.privacy.keys import Key
+
+
+def main() -> None:
+    """Privatize one slice."""
+    mechanism, vectors, epsilon, secret, offset, texts, batch_size = pickle.load(sys.stdin.buffer)
+    made = _privatized(mechanism, vectors, epsilon, Key(secret), offset, texts, batch_size, silent=True)
+    sys.stdout.buffer.write(pickle.dumps(made))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""A budget that spans runs and processes: what all releases of one source may cost together.
+
+Runs are chosen after earlier outputs were seen, so the budget is a Renyi filter (Lecuyer 2021): a run's planned events
+are reserved in one transaction before anything else happens, and what it did not spend is given back when it ends.
+Charges of different data sets are added, which is safe for a person who is in all of them. Copying the file, or
+restoring an older one, is outside the guarantee.
+"""
+
+import json
+import math
+import os
+import sqlite3
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+
+from dp_accounting import DpEvent
+
+from hf_dpsynth.errors import BudgetExceeded, ConfigError
+from hf_dpsynth.guarantees import NEIGHBOURS
+from hf_dpsynth.privacy.accounting import (
+    compose,
+    event_from_json,
+    event_to_json,
+    leaves,
+    metric_scale,
+    rdp_epsilon,
+)
+from hf_dpsynth.privacy.ledger import connect, transaction
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS budget (
+    only INTEGER PRIMARY KEY CHECK (only = 1), epsilon TEXT, delta TEXT, unit TEXT, adjacency TEXT
+);
+CREATE TABLE IF NOT EXISTS runs (
+    run TEXT PRIMARY KEY, mechanism TEXT NOT NULL, event TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('reserved', 'settled')), day TEXT NOT NULL
+);
+"""
+
+
+class PrivacyBudget:
+    """A privacy budget in a SQLite file, shared by runs and processes.
+
+    Args:
+        path (`str` or `Path`): the file; made when missing, with these limits fixed for ever.
+        epsilon (`float`): the total that all runs may spend.
+        delta (`float`): the delta of the total; 0 for metric budgets (`unit="word"`).
+        unit (`str`, defaults to `"record"`): the privacy unit; `"word"` makes a budget of metric scales.
+        adjacency (`str`, defaults to `"zero-out"`): the neighbouring relation.
+    Raises:
+        ConfigError: a limit out of range, or the file holds other limits.
+    Examples:
+        >>> import tempfile, os
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> budget = PrivacyBudget(os.path.join(folder.name, "reviews.db"), epsilon=8, delta=1e-6)
+        >>> budget.spent(), budget.remaining()
+        (0.0, 8.0)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        epsilon: float,
+        delta: float,
+        unit: str = "record",
+        adjacency: str = "zero-out",
+    ) -> None:
+        self.path, self.epsilon, self.delta = Path(path), float(epsilon), float(delta)
+        self.unit, self.adjacency = unit, adjacency
+        if not 0 < self.epsilon < math.inf:
+            raise ConfigError(f"the budget's epsilon is {epsilon}; it must be a finite number > 0")
+        if not (self.delta == 0 if self.metric else 0 < self.delta < 1):
+            raise ConfigError(f"the budget's delta is {delta}; it must be in (0, 1), or 0 for unit='word'")
+        if adjacency not in NEIGHBOURS:
+            raise ConfigError(f"adjacency {adjacency!r} is unknown; use one of {', '.join(NEIGHBOURS)}")
+        limits = (self.epsilon.hex(), self.delta.hex(), unit, adjacency)
+        database = connect(self.path)
+        try:
+            database.executescript(_SCHEMA)
+            with transaction(database):
+                database.execute("INSERT OR IGNORE INTO budget VALUES (1, ?, ?, ?, ?)", limits)
+                stored = database.execute("SELECT epsilon, delta, unit, adjacency FROM budget").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise ConfigError(f"{self.path} is not a budget ({error}). Pass another path.") from error
+        finally:
+            database.close()
+        if stored != limits:
+            raise ConfigError(
+                f"{self.path} holds epsilon={float.fromhex(stored[0]):.6g}, delta={float.fromhex(stored[1]):.3g}, "
+                f"unit={stored[2]!r}, adjacency={stored[3]!r}, fixed when it was made. Pass these, or another path."
+            )
+
+    @property
+    def metric(self) -> bool:
+        """Whether this budget adds scales of metric DP instead of epsilons."""
+        return self.unit == "word"
+
+    def spent(self) -> float:
+        """Return the epsilon of everything reserved and settled, at the budget's delta. A pure read."""
+        database = sqlite3.connect(f"file:{quote(str(self.path.absolute()))}?mode=ro", uri=True)
+        try:
+            return self._cost(self._reserved(database))
+        finally:
+            database.close()
+
+    def remaining(self) -> float:
+        """Return the budget's epsilon less what is spent. A pure read.
+
+        Epsilons of Renyi DP add up to less than their sum, so a run that costs a little more alone may still fit.
+        """
+        return max(0.0, self.epsilon - self.spent())
+
+    def check(self, *, unit: str, adjacency: str, delta: float | None) -> None:
+        """Refuse a run whose guarantee is of another kind.
+
+        Raises:
+            ConfigError: another unit or delta, or an adjacency that this budget's does not follow from.
+        """
+        if unit != self.unit:
+            raise ConfigError(f"the run's unit is {unit!r}, the budget's is {self.unit!r}. Use a budget of that unit.")
+        if self.metric:
+            return
+        if adjacency != self.adjacency and (adjacency, self.adjacency) != ("add-remove", "zero-out"):
+            raise ConfigError(f"the run is under {adjacency} adjacency, the budget under {self.adjacency}.")
+        if delta != self.delta:
+            raise ConfigError(f"the run's delta is {delta}, the budget's is {self.delta}. Pass delta={self.delta}.")
+
+    def reserve(self, run: str, mechanism: str, event: DpEvent) -> None:
+        """Reserve a run's planned events; a run that resumes keeps its reservation.
+
+        Raises:
+            BudgetExceeded: the events do not fit; nothing was reserved.
+            ConfigError: the run was reserved with other events.
+        """
+        text = json.dumps(event_to_json(event), sort_keys=True)
+        database = connect(self.path)
+        try:
+            with transaction(database):
+                held = database.execute("SELECT event, state FROM runs WHERE run = ?", (run,)).fetchone()
+                if held is not None:
+                    if held[1] == "reserved" and held[0] != text:
+                        raise ConfigError("this run holds a reservation for another plan. Pass another out=.")
+                    return
+                total = self._reserved(database)
+                total.update(leaves(event))
+                cost = self._cost(total)
+                if not cost <= self.epsilon:
+                    raise BudgetExceeded(
+                        f"{mechanism} would bring {self.path.name} to epsilon={cost:.4g}; the budget is "
+                        f"{self.epsilon:.6g}. Lower epsilon= of the run, or use what is released already."
+                    )
+                day = datetime.now(UTC).date().isoformat()
+                database.execute("INSERT INTO runs VALUES (?, ?, ?, 'reserved', ?)", (run, mechanism, text, day))
+        finally:
+            database.close()
+
+    def settle(self, run: str, event: DpEvent) -> None:
+        """Replace a reservation by what the run spent; idempotent."""
+        database = connect(self.path)
+        try:
+            with transaction(database):
+                database.execute(
+                    "UPDATE runs SET event = ?, state = 'settled' WHERE run = ? AND state = 'reserved'",
+                    (json.dumps(event_to_json(event), sort_keys=True), run),
+                )
+        finally:
+            database.close()
+
+    def _cost(self, total: Counter[DpEvent]) -> float:
+        event = compose(total)
+        return metric_scale(event) if self.metric else rdp_epsilon(event, self.delta, adjacency=self.adjacency)
+
+    def _reserved(self, database: sqlite3.Connection) -> Counter[DpEvent]:
+        total: Counter[DpEvent] = Counter()
+        for (text,) in database.execute("SELECT event FROM runs"):
+            total.update(leaves(event_from_json(json.loads(text))))
+        return total
