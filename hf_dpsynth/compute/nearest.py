@@ -1,0 +1,379 @@
+"""Exact nearest neighbours and votes by matrix products.
+
+The one rule: a row's answer is a function of that row and of the candidates alone. Matrix products round differently
+with the number and place of the rows, so every candidate that single precision cannot tell from the best is measured
+again in float64, element by element in a fixed order; the smallest distance wins, then the lowest index. Blocks have a
+fixed shape besides, padded with rows of zeros that are never counted.
+
+The bound. Let u = 2^-24, g(n) = n u / (1 - n u), s = x.y - |y|^2 / 2, so that |x - y|^2 = |x|^2 - 2 s. A sum of d + 1
+products in single precision, in any order, fused or not, differs from the exact one by at most g(d + 1) times the sum
+of the absolute products (Higham 2002, section 3.1), which Cauchy-Schwarz bounds by |x||y| + |y|^2 / 2; rounding
+|y|^2 / 2, the threshold and the norms adds less than 4 more steps: |S - s| <= E = g(d + 5) (|x||y| + |y|^2 / 2). The
+float64 distance D has |D / 2 - |x - y|^2 / 2| <= F = (d + 5) 2^-53 (|x| + |y|)^2. With |y| the largest norm, let t be
+the k-th largest S of a row: k candidates have S >= t, hence s >= t - E, hence the k-th smallest D is at most
+|x|^2 - 2 (t - E - F), and whatever is among the k smallest D has S >= t - 2 (E + F). All those are measured again; the
+margin 2 (E + F) is never taken below 1e-5, which covers underflow. Rows so long that single precision could overflow
+are measured against every candidate in float64.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hf_dpsynth.errors import ConfigError
+
+LEAST_MARGIN = 1e-5
+_OVERFLOW = 1e37
+_TILE_COLUMNS = 4096
+_CHUNK_ELEMENTS = 1 << 19
+_HEAD_COLUMNS = 512
+_CROWD = 1024
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The candidates, ready for products: `products` is the transpose with the row -|y|^2 / 2 below."""
+
+    vectors: np.ndarray
+    products: np.ndarray
+    longest: float
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A fixed number of rows with a column of ones; `count` are real; `wild` ones are zeros here."""
+
+    start: int
+    count: int
+    rows: np.ndarray
+    margin: np.ndarray
+    wild: np.ndarray
+    wild_rows: np.ndarray
+
+
+def votes(private: np.ndarray, candidates: np.ndarray, *, block_rows: int = 2048) -> np.ndarray:
+    """Count, for each candidate, the private rows nearest to it.
+
+    Nearest in Euclidean distance, which is the largest cosine where rows are normalised; the lowest index wins ties.
+    Memory: a copy of the candidates and tiles of `block_rows` x 4096 scores; a memory-mapped file is read in blocks.
+
+    Args:
+        private (`np.ndarray`): embeddings, shape (n, d); computed in float32. Sensitive.
+        candidates (`np.ndarray`): embeddings, shape (m, d); computed in float32. Public.
+        block_rows (`int`): rows in a block. The counts do not depend on it.
+    Returns:
+        `np.ndarray`: counts, shape (m,), int64, summing to n. Still sensitive: add noise before use.
+    Sensitivity:
+        L2 <= 1 under add-remove, exactly one count of one; L2 <= sqrt(2) under replace.
+    Raises:
+        ConfigError: the two widths differ, m is 0, or an argument is not a finite real matrix.
+    """
+    return np.bincount(assign(private, candidates, block_rows=block_rows), minlength=len(candidates))
+
+
+def assign(private: np.ndarray, candidates: np.ndarray, *, block_rows: int = 2048) -> np.ndarray:
+    """Find the candidate nearest to each private row; `votes` counts these.
+
+    Args:
+        private (`np.ndarray`): embeddings, shape (n, d); computed in float32. Sensitive.
+        candidates (`np.ndarray`): embeddings, shape (m, d); computed in float32. Public.
+        block_rows (`int`): rows in a block. The result does not depend on it.
+    Returns:
+        `np.ndarray`: indices into `candidates`, shape (n,), int64. Sensitive.
+    Raises:
+        ConfigError: the two widths differ, m is 0, or an argument is not a finite real matrix.
+    """
+    _check_shapes(private, candidates, "private", "candidates", block_rows)
+    return _assign(private, "private", _as_float32(candidates, "candidates"), block_rows)
+
+
+def top_k(queries: np.ndarray, vectors: np.ndarray, k: int, *, block_rows: int = 512) -> tuple[np.ndarray, np.ndarray]:
+    """Find the k vectors nearest to each query, exactly, in ascending distance; the lowest index comes first in a tie.
+
+    Memory: a copy of `vectors`, tiles of `block_rows` x 4096 scores, and the result; no n x m matrix is ever held.
+
+    Args:
+        queries (`np.ndarray`): shape (n, d); computed in float32. Sensitive where noise-free.
+        vectors (`np.ndarray`): shape (m, d); computed in float32. Public.
+        k (`int`): how many, 1 <= k <= m.
+        block_rows (`int`): queries in a block. The result does not depend on it.
+    Returns:
+        `tuple[np.ndarray, np.ndarray]`: indices, shape (n, k), int64, and squared distances, shape (n, k), float32.
+        As sensitive as the queries.
+    Raises:
+        ConfigError: the two widths differ, m is 0, k is out of range, or an argument is not a finite real matrix.
+    """
+    _check_shapes(queries, vectors, "queries", "vectors", block_rows)
+    if not 1 <= k <= len(vectors):
+        raise ConfigError(f"k is {k}; it must be at least 1 and at most the number of vectors, {len(vectors)}")
+    finite = _as_float32(vectors, "vectors")
+    if k == 1:
+        nearest = _assign(queries, "queries", finite, block_rows)
+        return nearest[:, None], _distances_in_chunks(queries, finite, nearest)[:, None]
+    table = _table(finite)
+    indices = np.empty((len(queries), k), dtype=np.int64)
+    distances = np.empty((len(queries), k), dtype=np.float32)
+    scratch = _scratch(block_rows, table, least_columns=k)
+    for block in _blocks(queries, "queries", table, block_rows):
+        where = slice(block.start, block.start + block.count)
+        indices[where], distances[where] = _nearest_many(block, table, k, scratch)
+    return indices, distances
+
+
+def _check_shapes(rows: np.ndarray, table: np.ndarray, rows_name: str, table_name: str, block_rows: int) -> None:
+    """Refuse what is not two real matrices of one width; values are not read here."""
+    for name, array in ((rows_name, rows), (table_name, table)):
+        if array.ndim != 2 or array.dtype.kind not in "fiu":
+            raise ConfigError(f"{name} has {array.ndim} axes and type {array.dtype}; it must be a real matrix")
+    if rows.shape[1] != table.shape[1] or not table.shape[1]:
+        raise ConfigError(
+            f"{rows_name} is {rows.shape[1]} wide and {table_name} {table.shape[1]}; both need the same width, not 0"
+        )
+    if not len(table):
+        raise ConfigError(f"{table_name} has no rows; at least one is needed")
+    if not block_rows >= 1:
+        raise ConfigError(f"block_rows is {block_rows}; it must be at least 1")
+
+
+def _as_float32(array: np.ndarray, name: str) -> np.ndarray:
+    """Return finite float32 rows, C-contiguous, without a copy where none is needed."""
+    with np.errstate(over="ignore"):
+        converted = np.ascontiguousarray(array, dtype=np.float32)
+    if not np.isfinite(converted).all():
+        raise ConfigError(f"{name} holds NaN or infinite values (as float32)")
+    return converted
+
+
+def _table(vectors: np.ndarray) -> _Table:
+    """Prepare finite float32 candidates."""
+    count, width = vectors.shape
+    squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+    products = np.empty((width + 1, count), dtype=np.float32)
+    products[:width] = vectors.T
+    products[width] = np.maximum(squares / -2, -_OVERFLOW)
+    return _Table(vectors, products, float(np.sqrt(squares.max())) * (1 + 1e-6))
+
+
+def _scratch(block_rows: int, table: _Table, least_columns: int = 1) -> np.ndarray:
+    """Reserve one tile of scores, used again for every block so that its pages stay warm."""
+    return np.empty((block_rows, min(max(_TILE_COLUMNS, least_columns), len(table.vectors))), dtype=np.float32)
+
+
+def _blocks(array: np.ndarray, name: str, table: _Table, block_rows: int) -> Iterator[_Block]:
+    """Read rows block by block into one padded buffer, with the margin of each row."""
+    width = array.shape[1]
+    rows = np.empty((block_rows, width + 1), dtype=np.float32)
+    for start in range(0, len(array), block_rows):
+        count = min(block_rows, len(array) - start)
+        with np.errstate(over="ignore"):
+            rows[:count, :width] = array[start : start + count]
+            norms = np.sqrt(np.einsum("ij,ij->i", rows[:count, :width], rows[:count, :width]).astype(np.float64))
+        if not np.isfinite(norms).all() and not np.isfinite(rows[:count, :width]).all():
+            raise ConfigError(f"{name} holds NaN or infinite values (as float32)")
+        rows[:count, width] = 1
+        rows[count:] = 0
+        margin, wild = _margins(norms * (1 + width * 2.0**-23) + 1e-16, table.longest, width)
+        wild_rows = rows[wild, :width]
+        rows[wild] = 0
+        yield _Block(start, count, rows, margin, wild, wild_rows)
+
+
+def _margins(norms: np.ndarray, longest: float, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return 2 (E + F) of the module's bound for each row, and the rows that single precision could overflow on."""
+    terms = (width + 5) * 2.0**-24
+    size = norms * longest + longest**2 / 2
+    error = terms / (1 - terms) * size + (width + 5) * 2.0**-53 * (norms + longest) ** 2
+    calm = size < _OVERFLOW
+    return np.where(calm, np.maximum(2 * error, LEAST_MARGIN), LEAST_MARGIN), np.flatnonzero(~calm)
+
+
+def _tiles(block: _Block, table: _Table, scratch: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the scores of the whole padded block, tile by tile: the first column, and a view used again."""
+    height, columns = scratch.shape
+    flat = scratch.reshape(-1)
+    for left in range(0, len(table.vectors), columns):
+        part = table.products[:, left : left + columns]
+        scores = flat[: height * part.shape[1]].reshape(height, -1)
+        np.matmul(block.rows, part, out=scores)
+        yield left, scores[: block.count]
+
+
+def _squared_distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Measure pairs of rows in float64: element-wise operations only, halves added, so no pair depends on another."""
+    terms = np.subtract(left, right, dtype=np.float64)
+    np.multiply(terms, terms, out=terms)
+    width = terms.shape[1]
+    while width > 1:
+        half = (width + 1) // 2
+        terms[:, : width - half] += terms[:, half:width]
+        width = half
+    return terms[:, 0]
+
+
+def _distances_of_pairs(rows: np.ndarray, vectors: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """Measure the pairs (rows[row], vectors[column]) in chunks of bounded memory; float64, shape (pairs,)."""
+    out = np.empty(len(row), dtype=np.float64)
+    step = max(1, _CHUNK_ELEMENTS // vectors.shape[1])
+    for start in range(0, len(row), step):
+        part = slice(start, start + step)
+        out[part] = _squared_distances(rows[row[part]], vectors[column[part]])
+    return out
+
+
+def _distances_in_chunks(queries: np.ndarray, vectors: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """Measure each query against the vector chosen for it; float32, shape (n,)."""
+    out = np.empty(len(queries), dtype=np.float32)
+    step = max(1, _CHUNK_ELEMENTS // vectors.shape[1])
+    for start in range(0, len(queries), step):
+        part = slice(start, start + step)
+        with np.errstate(over="ignore"):
+            out[part] = _squared_distances(queries[part].astype(np.float32), vectors[column[part]])
+    return out
+
+
+def _measure_all(row: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Measure one row against every vector in float64, shape (m,)."""
+    step = max(1, _CHUNK_ELEMENTS // vectors.shape[1])
+    parts = [_squared_distances(row[None], vectors[i : i + step]) for i in range(0, len(vectors), step)]
+    return np.concatenate(parts)
+
+
+def _assign(array: np.ndarray, name: str, vectors: np.ndarray, block_rows: int) -> np.ndarray:
+    """Find the nearest of finite float32 vectors; an exact repeat never wins, so it is left out."""
+    first: dict[bytes, int] = {}
+    kept = [j for j, row in enumerate(vectors) if first.setdefault(row.tobytes(), j) == j]
+    table = _table(vectors if len(kept) == len(vectors) else vectors[kept])
+    out = np.empty(len(array), dtype=np.int64)
+    scratch = _scratch(block_rows, table)
+    for block in _blocks(array, name, table, block_rows):
+        out[block.start : block.start + block.count] = _nearest_one(block, table, scratch)
+    return np.asarray(kept, dtype=np.int64)[out]
+
+
+def _nearest_one(block: _Block, table: _Table, scratch: np.ndarray) -> np.ndarray:
+    """Return the index of the nearest candidate of each real row of the block, shape (count,)."""
+    every = np.arange(block.count)
+    best = np.full(block.count, -np.inf)
+    pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    for left, scores in _tiles(block, table, scratch):
+        column = scores.argmax(axis=1)
+        value = scores[every, column].astype(np.float64)
+        scores[every, column] = -np.inf
+        np.maximum(best, value, out=best)
+        threshold = best - block.margin
+        hit = np.flatnonzero(value >= threshold)
+        pairs.append((hit, column[hit] + left, value[hit]))
+        runner_up = scores[every, scores.argmax(axis=1)]  # twice as fast as max(axis=1)
+        close = np.flatnonzero(runner_up >= threshold)
+        if len(close):
+            near, other = np.nonzero(scores[close] >= threshold[close, None])
+            pairs.append((close[near], other + left, scores[close[near], other].astype(np.float64)))
+    row, column, value = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    kept = value >= (best - block.margin)[row]
+    winner = _settle_one(block, table, row[kept], column[kept])
+    for place, wild in zip(block.wild, block.wild_rows, strict=True):
+        winner[place] = _measure_all(wild, table.vectors).argmin()
+    return winner
+
+
+def _settle_one(block: _Block, table: _Table, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """Choose among the pairs of each row: the only one, or the least float64 distance, then the lowest index."""
+    winner = np.empty(block.count, dtype=np.int64)
+    winner[row] = column
+    several = np.bincount(row, minlength=block.count)[row] > 1
+    row, column = row[several], column[several]
+    if len(row):
+        distance = _distances_of_pairs(block.rows[:, :-1], table.vectors, row, column)
+        order = np.lexsort((column, distance, row))
+        first = order[np.flatnonzero(np.diff(row[order], prepend=-1))]
+        winner[row[first]] = column[first]
+    return winner
+
+
+def _nearest_many(block: _Block, table: _Table, k: int, scratch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return indices and squared distances of the k nearest vectors of each real row, shapes (count, k)."""
+    pool = _Pool(block, k)
+    for number, (left, scores) in enumerate(_tiles(block, table, scratch)):
+        if number == 0:
+            pool.raise_threshold(scores[:, : max(k, _HEAD_COLUMNS)])
+        pool.add(left, scores)
+        if number & (number + 1) == 0:
+            pool.shrink()
+    pool.shrink()
+    row, column = pool.row, pool.column
+    distance = _distances_of_pairs(block.rows[:, :-1], table.vectors, row, column)
+    distances, columns = _by_row(row, block.count, k, (distance, np.inf), (column, 0))
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    distances, columns = np.take_along_axis(distances, order, axis=1), np.take_along_axis(columns, order, axis=1)
+    crowded = np.setdiff1d(np.flatnonzero(pool.crowded), block.wild)
+    whole = [*zip(block.wild, block.wild_rows, strict=True), *((place, block.rows[place, :-1]) for place in crowded)]
+    for place, values in whole:
+        measured = _measure_all(values, table.vectors)
+        columns[place] = np.argsort(measured, kind="stable")[:k]
+        distances[place] = measured[columns[place]]
+    with np.errstate(over="ignore"):
+        return columns, distances.astype(np.float32)
+
+
+class _Pool:
+    """Pairs that may be among the k nearest of their row, ordered by row, then column.
+
+    A row that keeps too many pairs within the margin (near-copies everywhere) is `crowded`: measured whole, later.
+    """
+
+    def __init__(self, block: _Block, k: int) -> None:
+        self.k, self.margin = k, block.margin
+        self.threshold = np.full(block.count, -np.inf, dtype=np.float32)
+        self.crowded = np.zeros(block.count, dtype=bool)
+        self.crowded[block.wild] = True
+        self.threshold[block.wild] = np.inf
+        self.row, self.column = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        self.value = np.empty(0, dtype=np.float32)
+
+    def raise_threshold(self, scores: np.ndarray, rows: np.ndarray | slice = slice(None)) -> None:
+        """Raise the thresholds of these rows to their k-th largest score less the margin, rounded down."""
+        place = scores.shape[1] - self.k
+        kth = np.partition(scores, place, axis=1)[:, place].astype(np.float64)
+        lower = np.nextafter((kth - self.margin[rows]).astype(np.float32), np.float32(-np.inf))
+        self.threshold[rows] = np.maximum(self.threshold[rows], lower)
+
+    def add(self, left: int, scores: np.ndarray) -> None:
+        """Take in the scores of a tile that reach their row's threshold."""
+        flat = np.flatnonzero(scores >= self.threshold[:, None])
+        limit = max(_CROWD, 8 * self.k)
+        if len(flat) > limit:
+            counts = np.bincount(flat // scores.shape[1], minlength=len(scores))
+            full = np.flatnonzero(counts > limit)
+            if len(full):
+                self.raise_threshold(scores[full], full)
+                still = np.count_nonzero(scores[full] >= self.threshold[full, None], axis=1) > limit
+                self.crowded[full[still]] = True
+                self.threshold[full[still]] = np.inf
+                flat = np.flatnonzero(scores >= self.threshold[:, None])
+        row, column = np.divmod(flat, scores.shape[1])
+        self.row = np.concatenate((self.row, row))
+        self.column = np.concatenate((self.column, column + left))
+        self.value = np.concatenate((self.value, scores.reshape(-1)[flat]))
+
+    def shrink(self) -> None:
+        """Order by row, raise the thresholds by all that was taken in, and drop what no longer reaches them."""
+        order = np.argsort(self.row, kind="stable")
+        self.row, self.column, self.value = self.row[order], self.column[order], self.value[order]
+        (values,) = _by_row(self.row, len(self.margin), self.k, (self.value, -np.inf))
+        self.raise_threshold(values)
+        kept = self.value >= self.threshold[self.row]
+        self.row, self.column, self.value = self.row[kept], self.column[kept], self.value[kept]
+
+
+def _by_row(row: np.ndarray, count: int, least: int, *columns: tuple[np.ndarray, float]) -> list[np.ndarray]:
+    """Lay out sorted pairs as matrices with a line for each row, filled up with the value given beside each."""
+    counts = np.bincount(row, minlength=count)
+    place = np.arange(len(row)) - (np.cumsum(counts) - counts)[row]
+    width = max(least, int(counts.max(initial=0)))
+    out = []
+    for values, filling in columns:
+        matrix = np.full((count, width), filling, dtype=values.dtype)
+        matrix[row, place] = values
+        out.append(matrix)
+    return out
