@@ -1,10 +1,5 @@
-"""The methods on `datasets` classes: `.privatize()`, `.synthesize()` and `.privacy`.
+"""The methods on `datasets` classes: `.privatize()`, `.synthesize()` and `.privacy`."""
 
-A release is remembered beside a dataset, not in it: a table by id() with a finaliser and the fingerprint of each split.
-A derived dataset inherits nothing, because its fingerprint differs.
-"""
-
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from hf_dpsynth.errors import ConfigError
@@ -13,28 +8,13 @@ if TYPE_CHECKING:
     from hf_dpsynth.release import Release
 
 _MARK = "_hf_dpsynth"
-_releases: "dict[int, tuple[Release, Any]]" = {}
-
-
-def _fingerprint(dataset: Any) -> Any:
-    if isinstance(dataset, dict):
-        return {name: split._fingerprint for name, split in dataset.items()}
-    return getattr(dataset, "_fingerprint", None)
-
-
-def remember(dataset: Any, release: "Release") -> None:
-    """Attach a release to a dataset, and to each split of a DatasetDict."""
-    if isinstance(dataset, dict):
-        for split in dataset.values():
-            remember(split, release)
-    _releases[id(dataset)] = (release, _fingerprint(dataset))
-    weakref.finalize(dataset, _releases.pop, id(dataset), None)
 
 
 def privacy(dataset: Any) -> "Release | None":
-    """Return the release that made exactly this dataset, or None."""
-    release, fingerprint = _releases.get(id(dataset), (None, None))
-    return release if release is not None and fingerprint == _fingerprint(dataset) else None
+    """Return the release that made exactly this dataset, or None. Derived datasets inherit nothing."""
+    from hf_dpsynth.release import release_of
+
+    return release_of(dataset)
 
 
 def _classes() -> tuple[Any, ...]:

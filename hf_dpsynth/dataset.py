@@ -70,12 +70,12 @@ def privatize(
         >>> len(private), private.privacy.guarantee.epsilon
         (1, 10.0)
     """
-    from hf_dpsynth import attach, columns, registry
+    from hf_dpsynth import columns, registry
     from hf_dpsynth.mechanisms.planning import plan_privatization
     from hf_dpsynth.mechanisms.word import release as word_release
     from hf_dpsynth.models.word_vectors import load_vectors
     from hf_dpsynth.privacy.records import PrivateRecords
-    from hf_dpsynth.release import Release
+    from hf_dpsynth.release import Release, remember
 
     found: Privatizer = registry.resolve(mechanism, params, "privatize")
     splits = _splits(ds)
@@ -112,7 +112,7 @@ def privatize(
         release = Release(plan=plan, guarantee=plan.guarantee, charges=ledger.charges())
         made = {name: _read(store.data_path(name)) for name in splits}
     result = _like(ds, made)
-    attach.remember(result, release)
+    remember(result, release)
     return result
 
 
@@ -184,11 +184,11 @@ def synthesize(
         >>> print(synth["train"].privacy.statement())
         ```
     """
-    from hf_dpsynth import attach, columns, models, registry
+    from hf_dpsynth import columns, models, registry
     from hf_dpsynth.mechanisms.base import PublicInputs, Synthesizer
     from hf_dpsynth.mechanisms.planning import plan_synthesis
     from hf_dpsynth.privacy.records import PrivateRecords
-    from hf_dpsynth.release import Release
+    from hf_dpsynth.release import Release, remember
     from hf_dpsynth.run import Run
 
     found: Synthesizer = registry.resolve(mechanism, params, "synthesize")
@@ -237,7 +237,7 @@ def synthesize(
         release = Release(plan=plan, guarantee=ledger.guarantee(), charges=ledger.charges(), notes=notes)
         made = _read(store.data_path("train"))
     result = _like(ds, {"train": made})
-    attach.remember(result, release)
+    remember(result, release)
     return result
 
 

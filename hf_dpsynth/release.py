@@ -1,5 +1,10 @@
-"""Releases: what a run gave away, under which guarantee, by which charges. Data only, all of it public."""
+"""Releases: what a run gave away, under which guarantee, by which charges. Data only, all of it public.
 
+A release is remembered beside a dataset, not in it: a table by id() with a finaliser and the fingerprint of each split.
+A derived dataset inherits nothing, because it is another object with another fingerprint.
+"""
+
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +13,8 @@ from hf_dpsynth.guarantees import Guarantee
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import event_to_json
 from hf_dpsynth.privacy.ledger import Charge
+
+_releases: dict[int, tuple["Release", Any]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,3 +52,24 @@ class Release:
             ],
             "notes": list(self.notes),
         }
+
+
+def remember(dataset: Any, release: Release) -> None:
+    """Remember the release of a dataset, and of each split of a DatasetDict."""
+    if isinstance(dataset, dict):
+        for split in dataset.values():
+            remember(split, release)
+    _releases[id(dataset)] = (release, _fingerprint(dataset))
+    weakref.finalize(dataset, _releases.pop, id(dataset), None)
+
+
+def release_of(dataset: Any) -> Release | None:
+    """Return the release that made exactly this dataset, or None once a split was replaced."""
+    release, fingerprint = _releases.get(id(dataset), (None, None))
+    return release if release is not None and fingerprint == _fingerprint(dataset) else None
+
+
+def _fingerprint(dataset: Any) -> Any:
+    if isinstance(dataset, dict):
+        return {name: split._fingerprint for name, split in dataset.items()}
+    return getattr(dataset, "_fingerprint", None)

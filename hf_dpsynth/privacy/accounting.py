@@ -54,7 +54,7 @@ _SERIALISED: dict[str, type[DpEvent]] = {
 }
 _ZCDP_ORDERS = 1 + np.geomspace(1e-3, 1e7, 2000)
 _RDP_ORDERS = np.unique(np.concatenate([1 + np.geomspace(1e-3, 1.0, 60), np.arange(2.0, 257.0), [384.0, 512.0]]))
-_LARGEST_MULTIPLIER = 1e7
+_LARGEST_MULTIPLIER = 1e6  # the exact law of larger noise takes gigabytes to write down
 _SMALLEST_MULTIPLIER = 1e-4
 
 
@@ -236,7 +236,7 @@ def calibrate(
     Returns:
         `float`: the noise multiplier with five significant digits.
     Raises:
-        ConfigError: no multiplier between 1e-4 and 1e7 reaches the target.
+        ConfigError: no multiplier between 1e-4 and 1e6 reaches the target.
     """
     discretisation = interval(epsilon_target)
 
@@ -253,6 +253,8 @@ def calibrate(
 
 def _root(cost: Callable[[float], float], target: float, start: float) -> float:
     """Solve cost(multiplier) = target: a secant in logarithms, where cost is nearly linear, else bisection."""
+    if start > _LARGEST_MULTIPLIER:
+        raise _too_much_noise(target)
     x, step = math.log(start), 0.01
     value = _log_ratio(cost(start), target)
     for _ in range(8):
@@ -270,6 +272,12 @@ def _root(cost: Callable[[float], float], target: float, start: float) -> float:
     return math.exp(brentq(lambda log: cost(math.exp(log)) - target, math.log(low), math.log(high), xtol=2e-6))
 
 
+def _too_much_noise(target: float) -> ConfigError:
+    return ConfigError(
+        f"epsilon={target:.6g} needs a noise multiplier above {_LARGEST_MULTIPLIER:g}. Raise epsilon= or delta=."
+    )
+
+
 def _log_ratio(cost: float, target: float) -> float:
     return math.log(cost / target) if 0 < cost < math.inf else math.nan
 
@@ -280,7 +288,7 @@ def _bracket(cost: Callable[[float], float], target: float, start: float) -> tup
     while cost(high) > target:
         low, high, factor = high, high * factor, factor**2
         if high > _LARGEST_MULTIPLIER:
-            raise ConfigError(f"epsilon={target:.6g} needs a noise multiplier above 1e7. Raise epsilon= or delta=.")
+            raise _too_much_noise(target)
     factor = 1.05
     while cost(low) <= target:
         if low < _SMALLEST_MULTIPLIER:

@@ -1,0 +1,78 @@
+"""The house has floors, and an arrow may only point down."""
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import hf_dpsynth
+
+PACKAGE = pathlib.Path(hf_dpsynth.__file__).parent
+FLOORS = (
+    {"errors", "logging"},
+    {"extras", "guarantees", "registry"},
+    {"compute", "devices"},
+    {"privacy"},
+    {"models", "columns"},
+    {"data", "plans"},
+    {"release", "store"},
+    {"run"},
+    {"mechanisms"},
+    {"dataset"},
+    {"attach", "demo"},
+    {"cli", "__init__"},
+)
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+HEAVY = ("torch", "transformers", "peft", "opacus", "spacy", "faiss", "dp_accounting", "sentence_transformers")
+
+
+def room_of(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "hf_dpsynth":
+            parts = node.module.split(".")
+            names = [parts[1]] if len(parts) > 1 else [alias.name for alias in node.names]
+            yield from (name for name in names if name in FLOOR)
+        elif isinstance(node, ast.Import):
+            yield from (a.name.split(".")[1] for a in node.names if a.name.startswith("hf_dpsynth."))
+
+
+def forbidden(path, rooms):
+    here = room_of(path)
+    return [f"{path.relative_to(PACKAGE)} -> {room}" for room in rooms if room != here and FLOOR[room] >= FLOOR[here]]
+
+
+def test_every_module_has_a_floor():
+    assert {room_of(path) for path in PACKAGE.rglob("*.py")} <= set(FLOOR)
+
+
+def test_no_import_points_up():
+    arrows = [arrow for path in PACKAGE.rglob("*.py") for arrow in forbidden(path, imported_rooms(path))]
+    assert arrows == []
+
+
+def test_the_walk_sees_a_forbidden_arrow(tmp_path):
+    assert forbidden(PACKAGE / "privacy" / "noise.py", ["mechanisms"]) == ["privacy/noise.py -> mechanisms"]
+
+
+def test_accelerate_is_imported_by_devices_alone():
+    named = [p.name for p in PACKAGE.rglob("*.py") if "import accelerate" in p.read_text(encoding="utf-8")]
+    assert named in ([], ["devices.py"])
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = f"import sys, hf_dpsynth; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_ambient_randomness_in_the_package():
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute):
+                text = ast.unparse(node)
+                assert not text.startswith("random."), (path, text)
+                assert text not in ("torch.manual_seed", "np.random.seed", "np.random.default_rng"), (path, text)
