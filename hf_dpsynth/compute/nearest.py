@@ -208,7 +208,8 @@ def _squared_distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         half = (width + 1) // 2
         terms[:, : width - half] += terms[:, half:width]
         width = half
-    return terms[:, 0]
+    distances: np.ndarray = terms[:, 0]
+    return distances
 
 
 def _distances_of_pairs(rows: np.ndarray, vectors: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
