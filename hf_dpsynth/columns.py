@@ -49,7 +49,9 @@ def label_columns(features: Any, asked: str | Sequence[str] | None, text: str) -
         if column not in features:
             raise ConfigError(f"column {column!r} does not exist; the columns are {list(features)}.")
         kind = getattr(features[column], "dtype", None)
-        if column == text or not (kind in ("string", "large_string", "bool") or str(kind).lstrip("u").startswith("int")):
+        if column == text or not (
+            kind in ("string", "large_string", "bool") or str(kind).lstrip("u").startswith("int")
+        ):
             raise ConfigError(
                 f"label_column={column!r} cannot be a label; labels are ClassLabel, string, integer or bool columns "
                 "other than the text."
@@ -152,7 +154,9 @@ def _name(feature: Any, value: Any) -> Any:
         return value
     if isinstance(value, str):
         if value not in feature.names:
-            raise ConfigError(f"label {value!r} is not a name of the ClassLabel column; its names are {feature.names}.")
+            raise ConfigError(
+                f"label {value!r} is not a name of the ClassLabel column; its names are {feature.names}."
+            )
         return value
     return feature.names[value] if 0 <= value < len(feature.names) else None
 
@@ -162,7 +166,8 @@ def read_labels(dataset: Any, columns: Sequence[str]) -> list[Label]:
     if not columns:
         return [()] * len(dataset)
     read = [
-        [_name(dataset.features[column], value) for value in dataset.with_format(None)[column][:]] for column in columns
+        [_name(dataset.features[column], value) for value in dataset.with_format(None)[column][:]]
+        for column in columns
     ]
     return list(zip(*read, strict=True))
 
@@ -177,5 +182,6 @@ def output_features(features: Any, columns: Sequence[str]) -> Any:
 def encode(features: Any, row: dict[str, Any]) -> dict[str, Any]:
     """Write label names as the numbers of their ClassLabel."""
     return {
-        name: features[name].str2int(value) if hasattr(features[name], "names") else value for name, value in row.items()
+        name: features[name].str2int(value) if hasattr(features[name], "names") else value
+        for name, value in row.items()
     }

@@ -84,8 +84,10 @@ def privatize(
     kept = tuple(keep_columns)
     for name in kept:
         if name not in first.features or name == column:
-            raise ConfigError(f"keep_columns= names {name!r}; the other columns are "
-                              f"{[other for other in first.features if other != column]}.")
+            raise ConfigError(
+                f"keep_columns= names {name!r}; the other columns are "
+                f"{[other for other in first.features if other != column]}."
+            )
     if unit not in (None, "word"):
         raise ConfigError(f"unit={unit!r} is not offered by {found.name}; it protects each word (unit='word').")
     for name, number in (("batch_size", batch_size), ("num_proc", 1 if num_proc is None else num_proc)):
@@ -104,7 +106,9 @@ def privatize(
     records = {name: PrivateRecords(split[column][:]) for name, split in splits.items()}
     with _opened(plan, out, budget, records) as (ledger, store):
         if not ledger.finished:
-            job = word_release.Job(found, words, plan.guarantee.epsilon, _keys(insecure_noise_seed), batch_size, num_proc or 1)
+            job = word_release.Job(
+                found, words, plan.guarantee.epsilon, _keys(insecure_noise_seed), batch_size, num_proc or 1
+            )
             for name, split in splits.items():
                 texts = word_release.released(ledger, name, records[name], job)
                 store.write_data(name, _writer(split, {column: texts}, column, kept))
@@ -233,7 +237,9 @@ def synthesize(
             rows = [columns.encode(features, row) for row in found.run(records, inputs, plan, run)]
             store.write_data("train", _parquet(features, {name: [row[name] for row in rows] for name in features}))
             ledger.finish()
-        notes = tuple(f"{key} was charged and lost when a process stopped; its round was skipped." for key in ledger.lost)
+        notes = tuple(
+            f"{key} was charged and lost when a process stopped; its round was skipped." for key in ledger.lost
+        )
         release = Release(plan=plan, guarantee=ledger.guarantee(), charges=ledger.charges(), notes=notes)
         made = _read(store.data_path("train"))
     result = _like(ds, {"train": made})
@@ -295,7 +301,9 @@ def _devices() -> Any:
 
     devices = Devices.current()
     if devices.world_size > 1:
-        raise ConfigError(f"WORLD_SIZE is {devices.world_size}: several processes are not supported. Start one process.")
+        raise ConfigError(
+            f"WORLD_SIZE is {devices.world_size}: several processes are not supported. Start one process."
+        )
     return devices
 
 
@@ -348,7 +356,9 @@ def _writer(data: Any, texts: dict[str, list[str | None]], column: str, kept: tu
     """Return a function that writes privatized texts beside the columns the user chose to keep."""
     from hf_dpsynth import columns
 
-    features = columns.output_features(data.features, [name for name in data.features if name == column or name in kept])
+    features = columns.output_features(
+        data.features, [name for name in data.features if name == column or name in kept]
+    )
     raw = data.with_format(None)
     return _parquet(features, {name: texts[column] if name == column else raw[name][:] for name in features})
 

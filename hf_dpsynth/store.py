@@ -58,9 +58,13 @@ class Store:
             lock = FileLock(self.private_folder() / "run.lock", timeout=_LOCK_SECONDS)
             lock.acquire()
         except Timeout as error:
-            raise ConfigError(f"out={str(self.folder)!r} is in use by another run. Wait for it, or pass another out=.") from error
+            raise ConfigError(
+                f"out={str(self.folder)!r} is in use by another run. Wait for it, or pass another out=."
+            ) from error
         except OSError as error:
-            raise ConfigError(f"out={str(self.folder)!r} cannot be written ({error.strerror}). Pass another out=.") from error
+            raise ConfigError(
+                f"out={str(self.folder)!r} cannot be written ({error.strerror}). Pass another out=."
+            ) from error
         try:
             yield
         finally:

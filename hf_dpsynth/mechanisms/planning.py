@@ -90,7 +90,9 @@ def _kind(name: str) -> str | None:
     return None if entry is None else entry.kind
 
 
-def plan_privatization(mechanism: Privatizer, *, epsilon: float, splits: int = 1, kept_columns: tuple[str, ...] = (), **public: Any) -> Plan:
+def plan_privatization(
+    mechanism: Privatizer, *, epsilon: float, splits: int = 1, kept_columns: tuple[str, ...] = (), **public: Any
+) -> Plan:
     """Make the plan of a privatization: one release of each split.
 
     Args:
@@ -204,7 +206,9 @@ def plan_synthesis(
     """
     epsilon = check_epsilon(epsilon)
     if unit not in (None, "record"):
-        raise ConfigError(f"unit={unit!r} is not offered by {mechanism.name}; it protects each record (unit='record').")
+        raise ConfigError(
+            f"unit={unit!r} is not offered by {mechanism.name}; it protects each record (unit='record')."
+        )
     for name, number in (("num_records", num_records), ("num_rows", num_rows)):
         if number is not None and not (isinstance(number, (int, np.integer)) and number >= 1):
             raise ConfigError(f"{name} is {number!r}; it must be a whole number >= 1")

@@ -110,9 +110,7 @@ def epsilon(event: DpEvent, delta: float, *, adjacency: str = "add-remove", disc
 
 
 @lru_cache(maxsize=1024)
-def _pld_epsilon(
-    counts: frozenset[tuple[DpEvent, int]], delta: float, adjacency: str, discretisation: float
-) -> float:
+def _pld_epsilon(counts: frozenset[tuple[DpEvent, int]], delta: float, adjacency: str, discretisation: float) -> float:
     """Compose in a fixed order, so that equal events cost exactly the same whichever way their tree was built."""
     ordered = sorted(counts, key=repr)
     ours = [(leaf, count) for leaf, count in ordered if isinstance(leaf, DiscreteGaussianDpEvent)]

@@ -11,6 +11,7 @@ import math
 import os
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -77,16 +78,14 @@ class PrivacyBudget:
         if adjacency not in NEIGHBOURS:
             raise ConfigError(f"adjacency {adjacency!r} is unknown; use one of {', '.join(NEIGHBOURS)}")
         limits = (self.epsilon.hex(), self.delta.hex(), unit, adjacency)
-        database = connect(self.path)
         try:
-            database.executescript(_SCHEMA)
-            with transaction(database):
-                database.execute("INSERT OR IGNORE INTO budget VALUES (1, ?, ?, ?, ?)", limits)
-                stored = database.execute("SELECT epsilon, delta, unit, adjacency FROM budget").fetchone()
+            with closing(connect(self.path)) as database:
+                database.executescript(_SCHEMA)
+                with transaction(database):
+                    database.execute("INSERT OR IGNORE INTO budget VALUES (1, ?, ?, ?, ?)", limits)
+                    stored = database.execute("SELECT epsilon, delta, unit, adjacency FROM budget").fetchone()
         except sqlite3.DatabaseError as error:
             raise ConfigError(f"{self.path} is not a budget ({error}). Pass another path.") from error
-        finally:
-            database.close()
         if stored != limits:
             raise ConfigError(
                 f"{self.path} holds epsilon={float.fromhex(stored[0]):.6g}, delta={float.fromhex(stored[1]):.3g}, "
@@ -100,11 +99,8 @@ class PrivacyBudget:
 
     def spent(self) -> float:
         """Return the epsilon of everything reserved and settled, at the budget's delta. A pure read."""
-        database = sqlite3.connect(f"file:{quote(str(self.path.absolute()))}?mode=ro", uri=True)
-        try:
+        with closing(sqlite3.connect(f"file:{quote(str(self.path.absolute()))}?mode=ro", uri=True)) as database:
             return self._cost(self._reserved(database))
-        finally:
-            database.close()
 
     def remaining(self) -> float:
         """Return the budget's epsilon less what is spent. A pure read.
@@ -136,38 +132,30 @@ class PrivacyBudget:
             ConfigError: the run was reserved with other events.
         """
         text = json.dumps(event_to_json(event), sort_keys=True)
-        database = connect(self.path)
-        try:
-            with transaction(database):
-                held = database.execute("SELECT event, state FROM runs WHERE run = ?", (run,)).fetchone()
-                if held is not None:
-                    if held[1] == "reserved" and held[0] != text:
-                        raise ConfigError("this run holds a reservation for another plan. Pass another out=.")
-                    return
-                total = self._reserved(database)
-                total.update(leaves(event))
-                cost = self._cost(total)
-                if not cost <= self.epsilon:
-                    raise BudgetExceeded(
-                        f"{mechanism} would bring {self.path.name} to epsilon={cost:.4g}; the budget is "
-                        f"{self.epsilon:.6g}. Lower epsilon= of the run, or use what is released already."
-                    )
-                day = datetime.now(UTC).date().isoformat()
-                database.execute("INSERT INTO runs VALUES (?, ?, ?, 'reserved', ?)", (run, mechanism, text, day))
-        finally:
-            database.close()
+        with closing(connect(self.path)) as database, transaction(database):
+            held = database.execute("SELECT event, state FROM runs WHERE run = ?", (run,)).fetchone()
+            if held is not None:
+                if held[1] == "reserved" and held[0] != text:
+                    raise ConfigError("this run holds a reservation for another plan. Pass another out=.")
+                return
+            total = self._reserved(database)
+            total.update(leaves(event))
+            cost = self._cost(total)
+            if not cost <= self.epsilon:
+                raise BudgetExceeded(
+                    f"{mechanism} would bring {self.path.name} to epsilon={cost:.4g}; the budget is "
+                    f"{self.epsilon:.6g}. Lower epsilon= of the run, or use what is released already."
+                )
+            day = datetime.now(UTC).date().isoformat()
+            database.execute("INSERT INTO runs VALUES (?, ?, ?, 'reserved', ?)", (run, mechanism, text, day))
 
     def settle(self, run: str, event: DpEvent) -> None:
         """Replace a reservation by what the run spent; idempotent."""
-        database = connect(self.path)
-        try:
-            with transaction(database):
-                database.execute(
-                    "UPDATE runs SET event = ?, state = 'settled' WHERE run = ? AND state = 'reserved'",
-                    (json.dumps(event_to_json(event), sort_keys=True), run),
-                )
-        finally:
-            database.close()
+        with closing(connect(self.path)) as database, transaction(database):
+            database.execute(
+                "UPDATE runs SET event = ?, state = 'settled' WHERE run = ? AND state = 'reserved'",
+                (json.dumps(event_to_json(event), sort_keys=True), run),
+            )
 
     def _cost(self, total: Counter[DpEvent]) -> float:
         event = compose(total)

@@ -56,17 +56,28 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("COMMIT")
 
 
+@contextmanager
+def closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
+    """Close a connection when what follows fails."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
+
+
 def connect(path: Path | None) -> sqlite3.Connection:
     """Open a database whose commits reach the disk before they return.
 
     Raises:
-        ResumeMismatch: the file is no database.
+        sqlite3.DatabaseError: the file is no database, or cannot be opened.
     """
+    connection = sqlite3.connect(path or ":memory:", timeout=60.0, isolation_level=None)
     try:
-        connection = sqlite3.connect(path or ":memory:", timeout=60.0, isolation_level=None)
         connection.execute("PRAGMA synchronous = EXTRA")
-    except sqlite3.DatabaseError as error:
-        raise ResumeMismatch(f"{path} is not a ledger ({error}). Move it away or pass another path.") from error
+    except sqlite3.DatabaseError:
+        connection.close()
+        raise
     return connection
 
 
@@ -85,17 +96,14 @@ class Ledger:
     def __init__(self, path: Path | None, *, allowance: DpEvent, guarantee: Guarantee, pins: dict[str, str]) -> None:
         self._allowance = leaves(allowance)
         self._guarantee = guarantee
-        self._database = connect(path)
         try:
-            self._database.executescript(_SCHEMA)
-            with transaction(self._database):
-                self._pin({"version": _VERSION, **pins})
+            self._database = connect(path)
+            with closed_on_error(self._database):
+                self._database.executescript(_SCHEMA)
+                with transaction(self._database):
+                    self._pin({"version": _VERSION, **pins})
         except sqlite3.DatabaseError as error:
-            self.close()
             raise ResumeMismatch(f"{path} is not a ledger ({error}). Move it away or pass another path.") from error
-        except ResumeMismatch:
-            self.close()
-            raise
 
     def _pin(self, pins: dict[str, str]) -> None:
         stored = dict(self._database.execute("SELECT name, value FROM meta"))

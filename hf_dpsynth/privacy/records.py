@@ -60,4 +60,6 @@ class PrivateRecords:
     __str__ = __repr__
 
     def __reduce__(self) -> NoReturn:
-        raise PrivacyError("private records cannot be pickled: they would outlive the run in a file or another process")
+        raise PrivacyError(
+            "private records cannot be pickled: they would outlive the run in a file or another process"
+        )

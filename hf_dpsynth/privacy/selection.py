@@ -24,9 +24,7 @@ def count_event(sigma: float, adjacency: str) -> DpEvent:
     return DiscreteGaussianDpEvent(float(sigma), (1, 1) if adjacency == "replace-one" else (1,))
 
 
-def noisy_votes(
-    private: Sequence[np.ndarray], candidates: Sequence[np.ndarray], sigma: float
-) -> list[np.ndarray]:
+def noisy_votes(private: Sequence[np.ndarray], candidates: Sequence[np.ndarray], sigma: float) -> list[np.ndarray]:
     """Count, label by label, the private rows nearest to each candidate, and add noise; the event is `count_event`.
 
     Args:

@@ -77,9 +77,7 @@ def test_the_discrete_gaussian_costs_more_than_the_formula_says():
 def test_calibrate_then_account_comes_back_and_never_above(epsilon, number, log_delta, shifts):
     delta = 10**log_delta
     sigma = calibrated(epsilon, delta, number, shifts)
-    cost = accounting.epsilon(
-        rounds(sigma, number, shifts), delta, discretisation=accounting.interval(epsilon)
-    )
+    cost = accounting.epsilon(rounds(sigma, number, shifts), delta, discretisation=accounting.interval(epsilon))
     assert cost <= epsilon
     assert accounting.epsilon(
         rounds(sigma * 0.995, number, shifts), delta, discretisation=accounting.interval(epsilon)

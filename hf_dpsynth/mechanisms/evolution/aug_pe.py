@@ -122,9 +122,7 @@ class AugPE:
         embeddings = self.iterations * rows * max(1, self.lookahead) + (facts.num_records or 0)
         return Cost(lm_calls=calls, tokens=calls * self.max_new_tokens, embeddings=embeddings)
 
-    def warnings(
-        self, noise_multiplier: float, epsilon: float, delta: float | None, facts: Facts
-    ) -> tuple[str, ...]:
+    def warnings(self, noise_multiplier: float, epsilon: float, delta: float | None, facts: Facts) -> tuple[str, ...]:
         """Say when a candidate's expected votes drown in the noise, and the smallest n or epsilon that would do."""
         if facts.num_records is None or facts.num_rows is None or noise_multiplier == 0 or delta is None:
             return ()
@@ -152,9 +150,7 @@ class AugPE:
 class _Evolution:
     """One run of `AugPE`; holds the private embeddings, in memory only."""
 
-    def __init__(
-        self, mechanism: AugPE, private: PrivateRecords, public: PublicInputs, plan: Plan, run: Run
-    ) -> None:
+    def __init__(self, mechanism: AugPE, private: PrivateRecords, public: PublicInputs, plan: Plan, run: Run) -> None:
         if plan.num_rows is None or plan.noise_multiplier is None:
             raise ConfigError("aug-pe needs num_rows=: the number of rows to make")
         self.mechanism, self.private, self.public, self.plan, self.run = mechanism, private, public, plan, run

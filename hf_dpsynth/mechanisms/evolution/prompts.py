@@ -15,7 +15,9 @@ STYLES = (
     "in an enthusiastic style", "in a dry style", "in a conversational style",
 )  # fmt: skip
 BLANK = "_"
-_LEAD = re.compile(r"^\s*(?:(?:sure|okay|certainly|of course)\b[^:\n]{0,80}:|here(?:'s| is)\b[^:\n]{0,80}:)\s*", re.IGNORECASE)
+_LEAD = re.compile(
+    r"^\s*(?:(?:sure|okay|certainly|of course)\b[^:\n]{0,80}:|here(?:'s| is)\b[^:\n]{0,80}:)\s*", re.IGNORECASE
+)
 _ORDINAL = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
 _QUOTES = "\"'“”‘’`* "
 
@@ -46,7 +48,10 @@ def fill_blanks(
 ) -> str:
     """Return a prompt that asks to fill the blanks of a text in which words were masked at random."""
     tokens = text.split()
-    masked = [BLANK if hidden else token for token, hidden in zip(tokens, generator.random(len(tokens)) < probability, strict=True)]
+    masked = [
+        BLANK if hidden else token
+        for token, hidden in zip(tokens, generator.random(len(tokens)) < probability, strict=True)
+    ]
     kind = f" with {label}" if label else ""
     return (
         f"Fill in the blanks so that this is one {subject}{kind} of about {words} words. "

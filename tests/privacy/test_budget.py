@@ -1,0 +1,140 @@
+"""A budget across runs and processes: reserved before anything runs, never overspent, read without writing."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from dp_accounting import SelfComposedDpEvent
+
+from hf_dpsynth.errors import BudgetExceeded, ConfigError
+from hf_dpsynth.privacy.accounting import rdp_epsilon
+from hf_dpsynth.privacy.budget import PrivacyBudget
+from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, MultivariateLaplaceDpEvent
+
+ROOT = pathlib.Path(__file__).parents[2]
+RUN = SelfComposedDpEvent(DiscreteGaussianDpEvent(10.0), 10)
+ALONE = rdp_epsilon(RUN, 1e-6)
+
+
+def budget(epsilon=2.5 * ALONE, **more):
+    return PrivacyBudget("b.db", **({"epsilon": epsilon, "delta": 1e-6} | more))
+
+
+def test_runs_compose_and_the_one_that_does_not_fit_is_refused():
+    purse = budget(1.5 * ALONE)  # two equal runs cost sqrt(2) and more
+    purse.reserve("a", "aug-pe", RUN)
+    assert purse.spent() == pytest.approx(ALONE)
+    purse.reserve("b", "aug-pe", RUN)
+    with pytest.raises(BudgetExceeded, match="b.db"):
+        purse.reserve("c", "aug-pe", RUN)
+    assert purse.spent() == pytest.approx(rdp_epsilon(SelfComposedDpEvent(RUN, 2), 1e-6))
+
+
+def test_a_reservation_is_kept_at_resume_and_settled_with_what_was_spent():
+    purse = budget(1.1 * ALONE)
+    for _ in range(2):
+        purse.reserve("a", "aug-pe", RUN)
+    with pytest.raises(ConfigError, match="another plan"):
+        purse.reserve("a", "aug-pe", SelfComposedDpEvent(DiscreteGaussianDpEvent(10.0), 9))
+    spent = SelfComposedDpEvent(DiscreteGaussianDpEvent(10.0), 2)
+    purse.settle("a", spent)
+    purse.settle("a", RUN)
+    assert purse.spent() == pytest.approx(rdp_epsilon(spent, 1e-6))
+    assert purse.remaining() == pytest.approx(purse.epsilon - purse.spent())
+
+
+def test_spent_and_remaining_are_pure_reads():
+    purse = budget()
+    purse.reserve("a", "aug-pe", RUN)
+    before = pathlib.Path("b.db").read_bytes()
+    purse.spent(), purse.remaining()
+    assert pathlib.Path("b.db").read_bytes() == before
+
+
+def test_the_limits_are_fixed_when_the_file_is_made():
+    budget()
+    budget()
+    for other in ({"epsilon": 9.0}, {"delta": 1e-5}, {"unit": "user_id"}, {"adjacency": "replace-one"}):
+        with pytest.raises(ConfigError, match="fixed when it was made"):
+            budget(**other)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"epsilon": 0.0}, {"epsilon": float("inf")}, {"epsilon": float("nan")}, {"delta": 0.0}, {"delta": 1.0}],
+)
+def test_limits_out_of_range_are_refused(limits):
+    with pytest.raises(ConfigError):
+        budget(**limits)
+
+
+def test_a_run_of_another_kind_is_refused():
+    purse = budget()
+    purse.check(unit="record", adjacency="add-remove", delta=1e-6)
+    purse.check(unit="record", adjacency="zero-out", delta=1e-6)
+    for other in (
+        {"unit": "user_id", "adjacency": "zero-out", "delta": 1e-6},
+        {"unit": "record", "adjacency": "replace-one", "delta": 1e-6},
+        {"unit": "record", "adjacency": "zero-out", "delta": 1e-5},
+    ):
+        with pytest.raises(ConfigError):
+            purse.check(**other)
+
+
+def test_a_zero_out_run_does_not_enter_an_add_remove_budget():
+    with pytest.raises(ConfigError):
+        budget(adjacency="add-remove").check(unit="record", adjacency="zero-out", delta=1e-6)
+
+
+def test_a_metric_budget_adds_scales():
+    purse = PrivacyBudget("m.db", epsilon=10.0, delta=0.0, unit="word")
+    purse.check(unit="word", adjacency="replace-one", delta=None)
+    purse.reserve("a", "madlib", MultivariateLaplaceDpEvent(6.0))
+    with pytest.raises(BudgetExceeded):
+        purse.reserve("b", "madlib", MultivariateLaplaceDpEvent(4.5))
+    purse.reserve("b", "madlib", MultivariateLaplaceDpEvent(4.0))
+    assert (purse.spent(), purse.remaining()) == (10.0, 0.0)
+
+
+def test_a_file_that_is_no_budget_is_refused():
+    pathlib.Path("b.db").write_text("no database at all " * 99)
+    with pytest.raises(ConfigError, match="not a budget"):
+        budget()
+
+
+RACER = textwrap.dedent("""
+    import os, sys
+    from hf_dpsynth.errors import BudgetExceeded
+    from hf_dpsynth.privacy.budget import PrivacyBudget
+    from tests.privacy.test_budget import ALONE, RUN
+    purse, won = PrivacyBudget(sys.argv[1], epsilon=2.5 * ALONE, delta=1e-6), 0
+    for number in range(4):
+        try:
+            purse.reserve(f"{os.getpid()}-{number}", "aug-pe", RUN)
+            won += 1
+        except BudgetExceeded:
+            pass
+    print(won)
+""")
+
+
+def test_concurrent_processes_cannot_overspend(tmp_path):
+    path = tmp_path / "b.db"
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, str(path)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for _ in range(3)
+    ]
+    won = 0
+    for racer in racers:
+        out, err = racer.communicate()
+        assert racer.returncode == 0, err
+        won += json.loads(out)
+    purse = PrivacyBudget(path, epsilon=2.5 * ALONE, delta=1e-6)
+    assert 1 <= won < 12
+    assert purse.spent() == pytest.approx(rdp_epsilon(SelfComposedDpEvent(RUN, won), 1e-6))
+    assert purse.spent() <= purse.epsilon < rdp_epsilon(SelfComposedDpEvent(RUN, won + 1), 1e-6)
