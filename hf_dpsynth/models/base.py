@@ -24,3 +24,12 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Return float32 embeddings, shape (n, d)."""
         ...
+
+
+@runtime_checkable
+class Tagger(Protocol):
+    """Turns texts into part-of-speech tags. A text's tags must depend on that text alone."""
+
+    def tag(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the universal part-of-speech tags of each text's tokens."""
+        ...

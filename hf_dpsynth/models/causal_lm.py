@@ -19,6 +19,7 @@ from hf_dpsynth.extras import need
 from hf_dpsynth.logging import get_logger, progress_bar
 from hf_dpsynth.models.catalog import model_id, pull
 from hf_dpsynth.models.key_value_cache import growing_cache
+from hf_dpsynth.models.packed_linear import pack_linear_layers
 from hf_dpsynth.models.sampling import choose, row_uniforms
 
 _SHORTEST_SHARED_PREFIX = 8
@@ -154,6 +155,8 @@ class _Loaded:
         except (OSError, ValueError) as error:
             raise AssetError(f"{name} does not load as a causal language model: {error}") from error
         model = model.to(device).eval()
+        if device.type == "cpu" and growing_cache(model.config, 0)[1]:
+            logger.debug("packed the weights of %d linear layers", pack_linear_layers(model))
         stated = model.generation_config.eos_token_id
         ends = set(stated if isinstance(stated, list) else [stated]) | {tokenizer.eos_token_id}
         config = model.config.get_text_config()
@@ -227,14 +230,14 @@ class Batch:
         self.prefill_seconds = 0.0
         self.sampling_seconds = 0.0
 
-    def run(self, uniforms: Any, temperature: float, top_p: float, bar: _TokenBar) -> list[list[int]]:
+    def run(self, uniforms: Any, temperature: float, top_p: float, bar: "_TokenBar | None" = None) -> list[list[int]]:
         """Return the generated tokens of each prompt.
 
         Args:
             uniforms (`torch.Tensor`): float64 in [0, 1), shape (prompts, max_new_tokens).
             temperature (`float`): 0 for the likeliest token.
             top_p (`float`): share of the probability to sample in.
-            bar (`_TokenBar`): counts tokens.
+            bar (`_TokenBar`, *optional*): counts tokens.
         """
         texts: list[list[int]] = [[] for _ in self._rests]
         live = list(range(len(texts)))
@@ -243,7 +246,8 @@ class Batch:
             for step in range(self._max_new_tokens):
                 chosen = self._choose(logits, uniforms[live, step], temperature, top_p)
                 places = [place for place, token in enumerate(chosen.tolist()) if token not in self._loaded.ends]
-                bar.advance(len(live), (len(live) - len(places)) * (self._max_new_tokens - step - 1))
+                if bar is not None:
+                    bar.advance(len(live), (len(live) - len(places)) * (self._max_new_tokens - step - 1))
                 if len(places) < len(live):
                     live = [live[place] for place in places]
                     chosen = chosen[places]
