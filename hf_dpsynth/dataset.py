@@ -265,7 +265,7 @@ def _opened(
     if budget is not None:
         budget.check(unit=getattr(plan.guarantee, "unit", "record"), adjacency=plan.adjacency, delta=plan.delta)
     store = Store(out)
-    with store.locked():
+    with store.opened():
         fresh = not (store.folder / "ledger.db").exists()
         if not fresh and not resume:
             raise ConfigError(f"out={str(out)!r} holds a run and resume=False. Pass another out=, or resume=True.")

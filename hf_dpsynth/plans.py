@@ -106,6 +106,9 @@ class Plan:
     insecure_noise: bool = False
     warnings: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", _plain(self.params))
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values; floats that carry the guarantee are hexadecimal in the event tree."""
         public = {name: value for name, value in vars(self).items() if name not in ("event", "guarantee", "cost")}

@@ -26,8 +26,7 @@ class Store:
     """The files of one run.
 
     Args:
-        folder (`str` or `Path`, *optional*): the run directory; None keeps the files in a temporary folder that goes
-            away with this object.
+        folder (`str` or `Path`, *optional*): the run directory; None keeps the files in a temporary folder.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
@@ -47,8 +46,8 @@ class Store:
         return folder
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the run directory for this process.
+    def opened(self) -> Iterator[None]:
+        """Hold the run directory for this process; a temporary one goes away at the end.
 
         Raises:
             ConfigError: the folder cannot be written, or another run holds it.
@@ -69,6 +68,8 @@ class Store:
             yield
         finally:
             lock.release()
+            if self._temporary is not None:
+                self._temporary.cleanup()
 
     def pin(self, plan: Plan) -> None:
         """Write the plan, or compare it with the plan that the directory holds.
