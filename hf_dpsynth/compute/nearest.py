@@ -25,7 +25,8 @@ from hf_dpsynth.errors import ConfigError
 
 LEAST_MARGIN = 1e-5
 _OVERFLOW = 1e37
-_TILE_COLUMNS = 4096
+_LEVEL = 1e-6
+_TILE_COLUMNS = 8192
 _CHUNK_ELEMENTS = 1 << 19
 _HEAD_COLUMNS = 512
 _CROWD = 1024
@@ -33,16 +34,21 @@ _CROWD = 1024
 
 @dataclass(frozen=True)
 class _Table:
-    """The candidates, ready for products: `products` is the transpose with the row -|y|^2 / 2 below."""
+    """The candidates, ready for products: `products` is the transpose with the row -|y|^2 / 2 below.
+
+    Where all are equally long (`uneven`, the spread of |y|^2 / 2, is next to nothing) that row is left out and the
+    margin widened instead: blocks are then read where they lie, without a copy.
+    """
 
     vectors: np.ndarray
     products: np.ndarray
     longest: float
+    uneven: float
 
 
 @dataclass(frozen=True)
 class _Block:
-    """A fixed number of rows with a column of ones; `count` are real; `wild` ones are zeros here."""
+    """A fixed number of rows, ready for `_Table.products`; `count` are real; `wild` ones are zeros here."""
 
     start: int
     count: int
@@ -56,7 +62,7 @@ def votes(private: np.ndarray, candidates: np.ndarray, *, block_rows: int = 2048
     """Count, for each candidate, the private rows nearest to it.
 
     Nearest in Euclidean distance, which is the largest cosine where rows are normalised; the lowest index wins ties.
-    Memory: a copy of the candidates and tiles of `block_rows` x 4096 scores; a memory-mapped file is read in blocks.
+    Memory: a copy of the candidates and tiles of `block_rows` x 8192 scores; a memory-mapped file is read in blocks.
 
     Args:
         private (`np.ndarray`): embeddings, shape (n, d); computed in float32. Sensitive.
@@ -88,10 +94,12 @@ def assign(private: np.ndarray, candidates: np.ndarray, *, block_rows: int = 204
     return _assign(private, "private", _as_float32(candidates, "candidates"), block_rows)
 
 
-def top_k(queries: np.ndarray, vectors: np.ndarray, k: int, *, block_rows: int = 512) -> tuple[np.ndarray, np.ndarray]:
+def top_k(
+    queries: np.ndarray, vectors: np.ndarray, k: int, *, block_rows: int = 1024
+) -> tuple[np.ndarray, np.ndarray]:
     """Find the k vectors nearest to each query, exactly, in ascending distance; the lowest index comes first in a tie.
 
-    Memory: a copy of `vectors`, tiles of `block_rows` x 4096 scores, and the result; no n x m matrix is ever held.
+    Memory: a copy of `vectors`, tiles of `block_rows` x 8192 scores, and the result; no n x m matrix is ever held.
 
     Args:
         queries (`np.ndarray`): shape (n, d); computed in float32. Sensitive where noise-free.
@@ -148,11 +156,15 @@ def _as_float32(array: np.ndarray, name: str) -> np.ndarray:
 def _table(vectors: np.ndarray) -> _Table:
     """Prepare finite float32 candidates."""
     count, width = vectors.shape
-    squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+    halves = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64) / 2
+    longest = float(np.sqrt(2 * halves.max())) * (1 + 1e-6)
+    uneven = float(halves.max() - halves.min()) * (1 + 1e-6)
+    if uneven <= _LEVEL:
+        return _Table(vectors, np.ascontiguousarray(vectors.T), longest, uneven)
     products = np.empty((width + 1, count), dtype=np.float32)
     products[:width] = vectors.T
-    products[width] = np.maximum(squares / -2, -_OVERFLOW)
-    return _Table(vectors, products, float(np.sqrt(squares.max())) * (1 + 1e-6))
+    products[width] = np.maximum(-halves, -_OVERFLOW)
+    return _Table(vectors, products, longest, 0.0)
 
 
 def _scratch(block_rows: int, table: _Table, least_columns: int = 1) -> np.ndarray:
@@ -163,29 +175,36 @@ def _scratch(block_rows: int, table: _Table, least_columns: int = 1) -> np.ndarr
 def _blocks(array: np.ndarray, name: str, table: _Table, block_rows: int) -> Iterator[_Block]:
     """Read rows block by block into one padded buffer, with the margin of each row."""
     width = array.shape[1]
-    rows = np.empty((block_rows, width + 1), dtype=np.float32)
+    buffer = np.ones((block_rows, len(table.products)), dtype=np.float32)
+    in_place = len(table.products) == width and array.dtype == np.float32 and array.flags.c_contiguous
     for start in range(0, len(array), block_rows):
         count = min(block_rows, len(array) - start)
+        rows = array[start : start + count]
         with np.errstate(over="ignore"):
-            rows[:count, :width] = array[start : start + count]
-            norms = np.sqrt(np.einsum("ij,ij->i", rows[:count, :width], rows[:count, :width]).astype(np.float64))
-        if not np.isfinite(norms).all() and not np.isfinite(rows[:count, :width]).all():
+            if not in_place or count < block_rows:
+                buffer[:count, :width] = rows
+                buffer[count:] = 0
+                rows = buffer
+            real = rows[:count, :width]
+            norms = np.sqrt(np.einsum("ij,ij->i", real, real).astype(np.float64))
+        if not np.isfinite(norms).all() and not np.isfinite(real).all():
             raise ConfigError(f"{name} holds NaN or infinite values (as float32)")
-        rows[:count, width] = 1
-        rows[count:] = 0
-        margin, wild = _margins(norms * (1 + width * 2.0**-23) + 1e-16, table.longest, width)
-        wild_rows = rows[wild, :width]
-        rows[wild] = 0
+        margin, wild = _margins(norms * (1 + width * 2.0**-23) + 1e-16, table, width)
+        wild_rows = real[wild]
+        if len(wild):
+            rows = rows.copy()
+            rows[wild] = 0
         yield _Block(start, count, rows, margin, wild, wild_rows)
 
 
-def _margins(norms: np.ndarray, longest: float, width: int) -> tuple[np.ndarray, np.ndarray]:
+def _margins(norms: np.ndarray, table: _Table, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Return 2 (E + F) of the module's bound for each row, and the rows that single precision could overflow on."""
     terms = (width + 5) * 2.0**-24
-    size = norms * longest + longest**2 / 2
-    error = terms / (1 - terms) * size + (width + 5) * 2.0**-53 * (norms + longest) ** 2
+    size = norms * table.longest + table.longest**2 / 2
+    error = terms / (1 - terms) * size + (width + 5) * 2.0**-53 * (norms + table.longest) ** 2
     calm = size < _OVERFLOW
-    return np.where(calm, np.maximum(2 * error, LEAST_MARGIN), LEAST_MARGIN), np.flatnonzero(~calm)
+    margin = np.maximum(2 * (error + table.uneven), LEAST_MARGIN)
+    return np.where(calm, margin, LEAST_MARGIN), np.flatnonzero(~calm)
 
 
 def _tiles(block: _Block, table: _Table, scratch: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -214,11 +233,12 @@ def _squared_distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 def _distances_of_pairs(rows: np.ndarray, vectors: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
     """Measure the pairs (rows[row], vectors[column]) in chunks of bounded memory; float64, shape (pairs,)."""
+    width = vectors.shape[1]
     out = np.empty(len(row), dtype=np.float64)
-    step = max(1, _CHUNK_ELEMENTS // vectors.shape[1])
+    step = max(1, _CHUNK_ELEMENTS // width)
     for start in range(0, len(row), step):
         part = slice(start, start + step)
-        out[part] = _squared_distances(rows[row[part]], vectors[column[part]])
+        out[part] = _squared_distances(rows[row[part], :width], vectors[column[part]])
     return out
 
 
@@ -285,7 +305,7 @@ def _settle_one(block: _Block, table: _Table, row: np.ndarray, column: np.ndarra
     several = np.bincount(row, minlength=block.count)[row] > 1
     row, column = row[several], column[several]
     if len(row):
-        distance = _distances_of_pairs(block.rows[:, :-1], table.vectors, row, column)
+        distance = _distances_of_pairs(block.rows, table.vectors, row, column)
         order = np.lexsort((column, distance, row))
         first = order[np.flatnonzero(np.diff(row[order], prepend=-1))]
         winner[row[first]] = column[first]
@@ -303,12 +323,16 @@ def _nearest_many(block: _Block, table: _Table, k: int, scratch: np.ndarray) -> 
             pool.shrink()
     pool.shrink()
     row, column = pool.row, pool.column
-    distance = _distances_of_pairs(block.rows[:, :-1], table.vectors, row, column)
+    distance = _distances_of_pairs(block.rows, table.vectors, row, column)
     distances, columns = _by_row(row, block.count, k, (distance, np.inf), (column, 0))
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
     distances, columns = np.take_along_axis(distances, order, axis=1), np.take_along_axis(columns, order, axis=1)
+    width = table.vectors.shape[1]
     crowded = np.setdiff1d(np.flatnonzero(pool.crowded), block.wild)
-    whole = [*zip(block.wild, block.wild_rows, strict=True), *((place, block.rows[place, :-1]) for place in crowded)]
+    whole = [
+        *zip(block.wild, block.wild_rows, strict=True),
+        *((place, block.rows[place, :width]) for place in crowded),
+    ]
     for place, values in whole:
         measured = _measure_all(values, table.vectors)
         columns[place] = np.argsort(measured, kind="stable")[:k]
