@@ -1,19 +1,18 @@
 """Exact nearest neighbours and votes by matrix products.
 
 The one rule: a row's answer is a function of that row and of the candidates alone. Matrix products round differently
-with the number and place of the rows, so every candidate that single precision cannot tell from the best is measured
-again in float64, element by element in a fixed order; the smallest distance wins, then the lowest index. Blocks have a
-fixed shape besides, padded with rows of zeros that are never counted.
+with the number and place of the rows, so every candidate that single precision cannot tell from the best is scored
+again in float64, element by element in a fixed order; the best score wins, then the lowest index. Blocks have a fixed
+shape besides, padded with rows of zeros that are never counted.
 
-The bound. Let u = 2^-24, g(n) = n u / (1 - n u), s = x.y - |y|^2 / 2, so that |x - y|^2 = |x|^2 - 2 s. A sum of d + 1
-products in single precision, in any order, fused or not, differs from the exact one by at most g(d + 1) times the sum
-of the absolute products (Higham 2002, section 3.1), which Cauchy-Schwarz bounds by |x||y| + |y|^2 / 2; rounding
-|y|^2 / 2, the threshold and the norms adds less than 4 more steps: |S - s| <= E = g(d + 5) (|x||y| + |y|^2 / 2). The
-float64 distance D has |D / 2 - |x - y|^2 / 2| <= F = (d + 5) 2^-53 (|x| + |y|)^2. With |y| the largest norm, let t be
-the k-th largest S of a row: k candidates have S >= t, hence s >= t - E, hence the k-th smallest D is at most
-|x|^2 - 2 (t - E - F), and whatever is among the k smallest D has S >= t - 2 (E + F). All those are measured again; the
-margin 2 (E + F) is never taken below 1e-5, which covers underflow. Rows so long that single precision could overflow
-are measured against every candidate in float64.
+The bound. The nearest y has the largest s = x.y - |y|^2 / 2, as |x - y|^2 = |x|^2 - 2 s. Let u = 2^-24 and
+g(n) = n u / (1 - n u). A sum of d + 1 products in single precision, in any order, fused or not, differs from the exact
+one by at most g(d + 1) times the sum of the absolute products (Higham 2002, section 3.1), which Cauchy-Schwarz bounds
+by |x||y| + |y|^2 / 2. Rounding |y|^2 / 2, the norms and the threshold, and the errors of the float64 score z (2^-29
+of this), add less than 4 steps: |S - z| <= E = g(d + 5) (|x||y| + |y|^2 / 2), with |y| the largest norm. Let t be the k-th
+largest S of a row. Then k candidates have z >= t - E, so the k best z are >= t - E, so they have S >= t - 2 E: all
+candidates with that are scored again. The margin 2 E is never taken below 1e-5, which covers underflow. Rows so long
+that single precision could overflow are scored against every candidate in float64.
 """
 
 from collections.abc import Iterator
@@ -37,11 +36,12 @@ class _Table:
     """The candidates, ready for products: `products` is the transpose with the row -|y|^2 / 2 below.
 
     Where all are equally long (`uneven`, the spread of |y|^2 / 2, is next to nothing) that row is left out and the
-    margin widened instead: blocks are then read where they lie, without a copy.
+    margin widened instead: blocks are then read where they lie, without a copy. `halves` are |y|^2 / 2 in float64.
     """
 
     vectors: np.ndarray
     products: np.ndarray
+    halves: np.ndarray
     longest: float
     uneven: float
 
@@ -117,16 +117,14 @@ def top_k(
         raise ConfigError(f"k is {k}; it must be at least 1 and at most the number of vectors, {len(vectors)}")
     finite = _as_float32(vectors, "vectors")
     if k == 1:
-        nearest = _assign(queries, "queries", finite, block_rows)
-        return nearest[:, None], _distances_in_chunks(queries, finite, nearest)[:, None]
+        indices = _assign(queries, "queries", finite, block_rows)[:, None]
+        return indices, _squared_distances(queries, finite, indices)
     table = _table(finite)
     indices = np.empty((len(queries), k), dtype=np.int64)
-    distances = np.empty((len(queries), k), dtype=np.float32)
     scratch = _scratch(block_rows, table, least_columns=k)
     for block in _blocks(queries, "queries", table, block_rows):
-        where = slice(block.start, block.start + block.count)
-        indices[where], distances[where] = _nearest_many(block, table, k, scratch)
-    return indices, distances
+        indices[block.start : block.start + block.count] = _nearest_many(block, table, k, scratch)
+    return indices, _squared_distances(queries, finite, indices)
 
 
 def _check_shapes(rows: np.ndarray, table: np.ndarray, rows_name: str, table_name: str, block_rows: int) -> None:
@@ -156,15 +154,15 @@ def _as_float32(array: np.ndarray, name: str) -> np.ndarray:
 def _table(vectors: np.ndarray) -> _Table:
     """Prepare finite float32 candidates."""
     count, width = vectors.shape
-    halves = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64) / 2
+    halves = np.concatenate([_products(part, part) for part in _chunks(vectors)]) / 2
     longest = float(np.sqrt(2 * halves.max())) * (1 + 1e-6)
     uneven = float(halves.max() - halves.min()) * (1 + 1e-6)
     if uneven <= _LEVEL:
-        return _Table(vectors, np.ascontiguousarray(vectors.T), longest, uneven)
+        return _Table(vectors, np.ascontiguousarray(vectors.T), halves, longest, uneven)
     products = np.empty((width + 1, count), dtype=np.float32)
     products[:width] = vectors.T
     products[width] = np.maximum(-halves, -_OVERFLOW)
-    return _Table(vectors, products, longest, 0.0)
+    return _Table(vectors, products, halves, longest, 0.0)
 
 
 def _scratch(block_rows: int, table: _Table, least_columns: int = 1) -> np.ndarray:
@@ -198,12 +196,11 @@ def _blocks(array: np.ndarray, name: str, table: _Table, block_rows: int) -> Ite
 
 
 def _margins(norms: np.ndarray, table: _Table, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return 2 (E + F) of the module's bound for each row, and the rows that single precision could overflow on."""
+    """Return 2 E of the module's bound for each row, and the rows that single precision could overflow on."""
     terms = (width + 5) * 2.0**-24
     size = norms * table.longest + table.longest**2 / 2
-    error = terms / (1 - terms) * size + (width + 5) * 2.0**-53 * (norms + table.longest) ** 2
     calm = size < _OVERFLOW
-    margin = np.maximum(2 * (error + table.uneven), LEAST_MARGIN)
+    margin = np.maximum(2 * (terms / (1 - terms) * size + table.uneven), LEAST_MARGIN)
     return np.where(calm, margin, LEAST_MARGIN), np.flatnonzero(~calm)
 
 
@@ -218,58 +215,71 @@ def _tiles(block: _Block, table: _Table, scratch: np.ndarray) -> Iterator[tuple[
         yield left, scores[: block.count]
 
 
-def _squared_distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Measure pairs of rows in float64: element-wise operations only, halves added, so no pair depends on another."""
-    terms = np.subtract(left, right, dtype=np.float64)
-    np.multiply(terms, terms, out=terms)
+def _products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Multiply pairs of rows in float64: element-wise operations only, halves added, so no pair depends on another."""
+    terms = np.multiply(left, right, dtype=np.float64)
     width = terms.shape[1]
     while width > 1:
         half = (width + 1) // 2
         terms[:, : width - half] += terms[:, half:width]
         width = half
-    distances: np.ndarray = terms[:, 0]
-    return distances
+    products: np.ndarray = terms[:, 0]
+    return products
 
 
-def _distances_of_pairs(rows: np.ndarray, vectors: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """Measure the pairs (rows[row], vectors[column]) in chunks of bounded memory; float64, shape (pairs,)."""
-    width = vectors.shape[1]
+def _chunks(vectors: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield groups of rows of a size that stays in cache in float64."""
+    step = max(1, _CHUNK_ELEMENTS // vectors.shape[1])
+    for start in range(0, len(vectors), step):
+        yield vectors[start : start + step]
+
+
+def _scores_of_pairs(block: _Block, table: _Table, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """Score pairs of a row of the block and a candidate in chunks of bounded memory; float64, shape (pairs,)."""
+    width = table.vectors.shape[1]
     out = np.empty(len(row), dtype=np.float64)
     step = max(1, _CHUNK_ELEMENTS // width)
     for start in range(0, len(row), step):
         part = slice(start, start + step)
-        out[part] = _squared_distances(rows[row[part], :width], vectors[column[part]])
+        out[part] = _products(block.rows[row[part], :width], table.vectors[column[part]]) - table.halves[column[part]]
     return out
 
 
-def _distances_in_chunks(queries: np.ndarray, vectors: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """Measure each query against the vector chosen for it; float32, shape (n,)."""
-    out = np.empty(len(queries), dtype=np.float32)
-    step = max(1, _CHUNK_ELEMENTS // vectors.shape[1])
-    for start in range(0, len(queries), step):
+def _scores_of_all(row: np.ndarray, table: _Table) -> np.ndarray:
+    """Score one row against every candidate in float64, shape (m,)."""
+    return np.concatenate([_products(row[None], part) for part in _chunks(table.vectors)]) - table.halves
+
+
+def _squared_distances(queries: np.ndarray, vectors: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Measure each query's distances to the vectors found for it, ascending as they are; float32, shape (n, k)."""
+    count, k = columns.shape
+    out = np.empty((count, k), dtype=np.float32)
+    step = max(1, _CHUNK_ELEMENTS // (k * vectors.shape[1]))
+    for start in range(0, count, step):
         part = slice(start, start + step)
         with np.errstate(over="ignore"):
-            out[part] = _squared_distances(queries[part].astype(np.float32), vectors[column[part]])
-    return out
-
-
-def _measure_all(row: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """Measure one row against every vector in float64, shape (m,)."""
-    step = max(1, _CHUNK_ELEMENTS // vectors.shape[1])
-    parts = [_squared_distances(row[None], vectors[i : i + step]) for i in range(0, len(vectors), step)]
-    return np.concatenate(parts)
+            rows = np.repeat(queries[part].astype(np.float32), k, axis=0)
+            gaps = np.subtract(rows, vectors[columns[part].reshape(-1)], dtype=np.float64)
+            out[part] = _products(gaps, gaps).reshape(-1, k)
+    ascending: np.ndarray = np.maximum.accumulate(out, axis=1)
+    return ascending
 
 
 def _assign(array: np.ndarray, name: str, vectors: np.ndarray, block_rows: int) -> np.ndarray:
     """Find the nearest of finite float32 vectors; an exact repeat never wins, so it is left out."""
-    first: dict[bytes, int] = {}
-    kept = [j for j, row in enumerate(vectors) if first.setdefault(row.tobytes(), j) == j]
-    table = _table(vectors if len(kept) == len(vectors) else vectors[kept])
+    table = _table(vectors)
+    kept = np.arange(len(vectors))
+    if len(np.unique(table.halves)) < len(vectors):
+        first: dict[bytes, int] = {}
+        kept = np.array([j for j, row in enumerate(vectors) if first.setdefault(row.tobytes(), j) == j])
+        if len(kept) < len(vectors):
+            table = _table(vectors[kept])
     out = np.empty(len(array), dtype=np.int64)
     scratch = _scratch(block_rows, table)
     for block in _blocks(array, name, table, block_rows):
         out[block.start : block.start + block.count] = _nearest_one(block, table, scratch)
-    return np.asarray(kept, dtype=np.int64)[out]
+    found: np.ndarray = kept[out]
+    return found
 
 
 def _nearest_one(block: _Block, table: _Table, scratch: np.ndarray) -> np.ndarray:
@@ -294,26 +304,25 @@ def _nearest_one(block: _Block, table: _Table, scratch: np.ndarray) -> np.ndarra
     kept = value >= (best - block.margin)[row]
     winner = _settle_one(block, table, row[kept], column[kept])
     for place, wild in zip(block.wild, block.wild_rows, strict=True):
-        winner[place] = _measure_all(wild, table.vectors).argmin()
+        winner[place] = _scores_of_all(wild, table).argmax()
     return winner
 
 
 def _settle_one(block: _Block, table: _Table, row: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """Choose among the pairs of each row: the only one, or the least float64 distance, then the lowest index."""
+    """Choose among the pairs of each row: the only one, or the best float64 score, then the lowest index."""
     winner = np.empty(block.count, dtype=np.int64)
     winner[row] = column
     several = np.bincount(row, minlength=block.count)[row] > 1
     row, column = row[several], column[several]
     if len(row):
-        distance = _distances_of_pairs(block.rows, table.vectors, row, column)
-        order = np.lexsort((column, distance, row))
+        order = np.lexsort((column, -_scores_of_pairs(block, table, row, column), row))
         first = order[np.flatnonzero(np.diff(row[order], prepend=-1))]
         winner[row[first]] = column[first]
     return winner
 
 
-def _nearest_many(block: _Block, table: _Table, k: int, scratch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return indices and squared distances of the k nearest vectors of each real row, shapes (count, k)."""
+def _nearest_many(block: _Block, table: _Table, k: int, scratch: np.ndarray) -> np.ndarray:
+    """Return the indices of the k nearest vectors of each real row, shape (count, k)."""
     pool = _Pool(block, k)
     for number, (left, scores) in enumerate(_tiles(block, table, scratch)):
         if number == 0:
@@ -322,23 +331,14 @@ def _nearest_many(block: _Block, table: _Table, k: int, scratch: np.ndarray) -> 
         if number & (number + 1) == 0:
             pool.shrink()
     pool.shrink()
-    row, column = pool.row, pool.column
-    distance = _distances_of_pairs(block.rows, table.vectors, row, column)
-    distances, columns = _by_row(row, block.count, k, (distance, np.inf), (column, 0))
-    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    distances, columns = np.take_along_axis(distances, order, axis=1), np.take_along_axis(columns, order, axis=1)
-    width = table.vectors.shape[1]
-    crowded = np.setdiff1d(np.flatnonzero(pool.crowded), block.wild)
-    whole = [
-        *zip(block.wild, block.wild_rows, strict=True),
-        *((place, block.rows[place, :width]) for place in crowded),
-    ]
-    for place, values in whole:
-        measured = _measure_all(values, table.vectors)
-        columns[place] = np.argsort(measured, kind="stable")[:k]
-        distances[place] = measured[columns[place]]
-    with np.errstate(over="ignore"):
-        return columns, distances.astype(np.float32)
+    lost = -_scores_of_pairs(block, table, pool.row, pool.column)
+    losses, columns = _by_row(pool.row, block.count, k, (lost, np.inf), (pool.column, 0))
+    columns = np.take_along_axis(columns, np.argsort(losses, axis=1, kind="stable")[:, :k], axis=1)
+    whole = dict(zip(block.wild.tolist(), block.wild_rows, strict=True))
+    for place in np.flatnonzero(pool.crowded).tolist():
+        values = whole.get(place, block.rows[place, : table.vectors.shape[1]])
+        columns[place] = np.argsort(-_scores_of_all(values, table), kind="stable")[:k]
+    return columns
 
 
 class _Pool:
