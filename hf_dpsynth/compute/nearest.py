@@ -9,8 +9,8 @@ The bound. The nearest y has the largest s = x.y - |y|^2 / 2, as |x - y|^2 = |x|
 g(n) = n u / (1 - n u). A sum of d + 1 products in single precision, in any order, fused or not, differs from the exact
 one by at most g(d + 1) times the sum of the absolute products (Higham 2002, section 3.1), which Cauchy-Schwarz bounds
 by |x||y| + |y|^2 / 2. Rounding |y|^2 / 2, the norms and the threshold, and the errors of the float64 score z (2^-29
-of this), add less than 4 steps: |S - z| <= E = g(d + 5) (|x||y| + |y|^2 / 2), with |y| the largest norm. Let t be the k-th
-largest S of a row. Then k candidates have z >= t - E, so the k best z are >= t - E, so they have S >= t - 2 E: all
+of this), add less than 4 steps: |S - z| <= E = g(d + 5) (|x||y| + |y|^2 / 2), with |y| the largest norm. Let t be the
+k-th largest S of a row. Then k candidates have z >= t - E, so the k best z are >= t - E, so they have S >= t - 2 E: all
 candidates with that are scored again. The margin 2 E is never taken below 1e-5, which covers underflow. Rows so long
 that single precision could overflow are scored against every candidate in float64.
 """
@@ -105,7 +105,7 @@ def top_k(
         queries (`np.ndarray`): shape (n, d); computed in float32. Sensitive where noise-free.
         vectors (`np.ndarray`): shape (m, d); computed in float32. Public.
         k (`int`): how many, 1 <= k <= m.
-        block_rows (`int`): queries in a block. The result does not depend on it.
+        block_rows (`int`): queries in a block, fewer for few queries. The result does not depend on it.
     Returns:
         `tuple[np.ndarray, np.ndarray]`: indices, shape (n, k), int64, and squared distances, shape (n, k), float32.
         As sensitive as the queries.
@@ -116,6 +116,7 @@ def top_k(
     if not 1 <= k <= len(vectors):
         raise ConfigError(f"k is {k}; it must be at least 1 and at most the number of vectors, {len(vectors)}")
     finite = _as_float32(vectors, "vectors")
+    block_rows = min(block_rows, 1 << max(6, (len(queries) - 1).bit_length()))
     if k == 1:
         indices = _assign(queries, "queries", finite, block_rows)[:, None]
         return indices, _squared_distances(queries, finite, indices)
@@ -223,8 +224,7 @@ def _products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         half = (width + 1) // 2
         terms[:, : width - half] += terms[:, half:width]
         width = half
-    products: np.ndarray = terms[:, 0]
-    return products
+    return np.asarray(terms[:, 0])
 
 
 def _chunks(vectors: np.ndarray) -> Iterator[np.ndarray]:
@@ -247,7 +247,7 @@ def _scores_of_pairs(block: _Block, table: _Table, row: np.ndarray, column: np.n
 
 def _scores_of_all(row: np.ndarray, table: _Table) -> np.ndarray:
     """Score one row against every candidate in float64, shape (m,)."""
-    return np.concatenate([_products(row[None], part) for part in _chunks(table.vectors)]) - table.halves
+    return np.asarray(np.concatenate([_products(row[None], part) for part in _chunks(table.vectors)]) - table.halves)
 
 
 def _squared_distances(queries: np.ndarray, vectors: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -261,8 +261,7 @@ def _squared_distances(queries: np.ndarray, vectors: np.ndarray, columns: np.nda
             rows = np.repeat(queries[part].astype(np.float32), k, axis=0)
             gaps = np.subtract(rows, vectors[columns[part].reshape(-1)], dtype=np.float64)
             out[part] = _products(gaps, gaps).reshape(-1, k)
-    ascending: np.ndarray = np.maximum.accumulate(out, axis=1)
-    return ascending
+    return np.asarray(np.maximum.accumulate(out, axis=1))
 
 
 def _assign(array: np.ndarray, name: str, vectors: np.ndarray, block_rows: int) -> np.ndarray:
@@ -278,8 +277,7 @@ def _assign(array: np.ndarray, name: str, vectors: np.ndarray, block_rows: int) 
     scratch = _scratch(block_rows, table)
     for block in _blocks(array, name, table, block_rows):
         out[block.start : block.start + block.count] = _nearest_one(block, table, scratch)
-    found: np.ndarray = kept[out]
-    return found
+    return np.asarray(kept[out])
 
 
 def _nearest_one(block: _Block, table: _Table, scratch: np.ndarray) -> np.ndarray:
