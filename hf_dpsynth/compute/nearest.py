@@ -10,9 +10,9 @@ g(n) = n u / (1 - n u). A sum of d + 1 products in single precision, in any orde
 one by at most g(d + 1) times the sum of the absolute products (Higham 2002, section 3.1), which Cauchy-Schwarz bounds
 by |x||y| + |y|^2 / 2. Rounding |y|^2 / 2, the norms and the threshold, and the errors of the float64 score z (2^-29
 of this), add less than 4 steps: |S - z| <= E = g(d + 5) (|x||y| + |y|^2 / 2), with |y| the largest norm. Let t be the
-k-th largest S of a row. Then k candidates have z >= t - E, so the k best z are >= t - E, so they have S >= t - 2 E: all
-candidates with that are scored again. The margin 2 E is never taken below 1e-5, which covers underflow. Rows so long
-that single precision could overflow are scored against every candidate in float64.
+k-th largest S of a row. Then k candidates have z >= t - E, so the k best z are >= t - E, and those have S >= t - 2 E:
+all candidates with that are scored again. The margin 2 E is never taken below 1e-5, which covers underflow. Rows so
+long that single precision could overflow are scored against every candidate in float64.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from hf_dpsynth.errors import ConfigError
 LEAST_MARGIN = 1e-5
 _OVERFLOW = 1e37
 _LEVEL = 1e-6
-_TILE_COLUMNS = 8192
+_TILE_COLUMNS = 4096
 _CHUNK_ELEMENTS = 1 << 19
 _HEAD_COLUMNS = 512
 _CROWD = 1024
@@ -62,7 +62,7 @@ def votes(private: np.ndarray, candidates: np.ndarray, *, block_rows: int = 2048
     """Count, for each candidate, the private rows nearest to it.
 
     Nearest in Euclidean distance, which is the largest cosine where rows are normalised; the lowest index wins ties.
-    Memory: a copy of the candidates and tiles of `block_rows` x 8192 scores; a memory-mapped file is read in blocks.
+    Memory: a copy of the candidates and tiles of `block_rows` x 4096 scores; a memory-mapped file is read in blocks.
 
     Args:
         private (`np.ndarray`): embeddings, shape (n, d); computed in float32. Sensitive.
@@ -99,7 +99,7 @@ def top_k(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the k vectors nearest to each query, exactly, in ascending distance; the lowest index comes first in a tie.
 
-    Memory: a copy of `vectors`, tiles of `block_rows` x 8192 scores, and the result; no n x m matrix is ever held.
+    Memory: a copy of `vectors`, tiles of `block_rows` x 4096 scores, and the result; no n x m matrix is ever held.
 
     Args:
         queries (`np.ndarray`): shape (n, d); computed in float32. Sensitive where noise-free.
@@ -347,10 +347,8 @@ class _Pool:
 
     def __init__(self, block: _Block, k: int) -> None:
         self.k, self.margin = k, block.margin
-        self.threshold = np.full(block.count, -np.inf, dtype=np.float32)
-        self.crowded = np.zeros(block.count, dtype=bool)
-        self.crowded[block.wild] = True
-        self.threshold[block.wild] = np.inf
+        self.crowded = np.isin(np.arange(block.count), block.wild)
+        self.threshold = np.where(self.crowded, np.float32(np.inf), np.float32(-np.inf))
         self.row, self.column = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         self.value = np.empty(0, dtype=np.float32)
 
