@@ -1,6 +1,7 @@
 """Small public models for fast tests; the end-to-end tests run the real ones."""
 
 import os
+import pathlib
 import zlib
 
 import numpy as np
@@ -67,9 +68,5 @@ def synth(ds=None, out=None, **more):
 
 def files_with(folder, needle):
     """Every file below a folder whose bytes hold the needle."""
-    return [
-        os.path.join(root, name)
-        for root, _, names in os.walk(folder)
-        for name in names
-        if needle.encode() in open(os.path.join(root, name), "rb").read()
-    ]
+    paths = [pathlib.Path(root, name) for root, _, names in os.walk(folder) for name in names]
+    return [path for path in paths if needle.encode() in path.read_bytes()]

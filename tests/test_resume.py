@@ -1,0 +1,88 @@
+"""Killed at any moment, a run resumes: no charge beyond the plan, committed rounds kept, the end stays the end."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+JOB = textwrap.dedent("""
+    import json, os, sys
+    from hf_dpsynth.privacy import ledger, selection
+    from hf_dpsynth import store
+    from tests.stubs import StubEmbedder, StubGenerator, synth
+
+    folder, limits = sys.argv[1], json.loads(sys.argv[2])
+
+    def once(limit, where):
+        if os.fork() == 0:
+            calls = 0
+            generator, embedder = StubGenerator(), StubEmbedder()
+            if where == "generator":
+                generator.crash_after = limit
+            elif where == "embedder":
+                embedder.crash_after = limit
+            else:
+                owner, name = {
+                    "charge": (ledger.Ledger, "charge"), "commit": (ledger.Ledger, "commit"),
+                    "draw": (selection, "discrete_gaussian"), "write": (store.Store, "write_data"),
+                    "finish": (ledger.Ledger, "finish"), "sync": (store, "_sync"),
+                }[where]
+                original = getattr(owner, name)
+                def counted(*args, **more):
+                    nonlocal calls
+                    calls += 1
+                    if calls > limit:
+                        os._exit(41)
+                    return original(*args, **more)
+                setattr(owner, name, counted)
+            out = synth(out=folder, generator=generator, embedder=embedder)
+            print("DONE", json.dumps([out["text"][:], out["label"][:], [c.key for c in out.privacy.charges],
+                                      list(out.privacy.notes)]), flush=True)
+            os._exit(0)
+        return os.waitstatus_to_exitcode(os.wait()[1])
+
+    synth()  # imports and calibrates once, before the forks
+    for limit, where in limits:
+        print(once(limit, where), flush=True)
+""")
+KEYS = ["label-counts", "votes-001", "votes-002", "votes-003"]
+
+
+def job(folder, limits):
+    done = subprocess.run(
+        [sys.executable, "-c", JOB, str(folder), json.dumps(limits)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = done.stdout.splitlines()
+    codes = [int(line) for line in lines if not line.startswith("DONE")]
+    return codes, [json.loads(line[5:]) for line in lines if line.startswith("DONE")]
+
+
+@pytest.mark.parametrize("where", ["generator", "embedder", "charge", "draw", "commit", "write", "finish", "sync"])
+def test_killed_at_every_call_a_run_resumes_within_its_plan(tmp_path, where):
+    limits = [(limit, where) for limit in range(12)] + [(10**6, where)] * 2
+    codes, ends = job(tmp_path / "run", limits)
+    assert 41 in codes and codes[-2:] == [0, 0]
+    assert all(end == ends[0] for end in ends), "a call after the end changed rows or charges"
+    rows, labels, keys, notes = ends[0]
+    assert len(rows) == len(labels) == 12
+    assert keys == KEYS, "every planned round was charged once, lost or not"
+    lost = [note.split(" ")[0] for note in notes]
+    assert set(lost) <= set(KEYS)
+    if where in ("generator", "embedder", "charge", "write", "finish"):
+        assert lost == [], "a stop outside of charge-draw-commit loses no round"
+
+
+def test_a_lost_round_is_skipped_and_stated(tmp_path):
+    codes, ends = job(tmp_path / "run", [(2, "commit"), (10**6, "commit")])
+    assert codes == [41, 0]
+    assert ends[0][3] == ["votes-002 was charged and lost when a process stopped; its round was skipped."]
+
+
+def test_all_rounds_lost_still_ends_within_the_plan(tmp_path):
+    _, ends = job(tmp_path / "run", [(0, "commit")] * 4 + [(10**6, "commit")])
+    assert len(ends[-1][0]) == 12 and ends[-1][2] == KEYS and len(ends[-1][3]) == 4
