@@ -32,4 +32,4 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.generation
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) demo-run demo-run.private .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
