@@ -30,7 +30,7 @@ def text_column(features: Any, asked: str | None) -> str:
                 f"text_column= must name the column of text; the string columns are {strings} "
                 f"among the columns {list(features)}."
             )
-        return strings[0]
+        return str(strings[0])
     if asked not in features:
         raise ConfigError(f"column {asked!r} does not exist; the columns are {list(features)}.")
     if asked not in strings:

@@ -106,9 +106,7 @@ def privatize(
     records = {name: PrivateRecords(split[column][:]) for name, split in splits.items()}
     with _opened(plan, out, budget, records) as (ledger, store):
         if not ledger.finished:
-            job = word_release.Job(
-                found, words, plan.guarantee.epsilon, _keys(insecure_noise_seed), batch_size, num_proc or 1
-            )
+            job = word_release.Job(found, words, float(epsilon), _keys(insecure_noise_seed), batch_size, num_proc or 1)
             for name, split in splits.items():
                 texts = word_release.released(ledger, name, records[name], job)
                 store.write_data(name, _writer(split, {column: texts}, column, kept))
@@ -156,11 +154,13 @@ def synthesize(
             ten when missing, which publishes n.
         text_column (`str`, *optional*): the column of text; the only string column when missing.
         label_column (`str` or `Sequence[str]`, *optional*): the conditioning columns.
-        labels (`Sequence` or `dict`, *optional*): their domain, declared public; the names of a ClassLabel when missing.
+        labels (`Sequence` or `dict`, *optional*): their domain, declared public; the names of a ClassLabel when
+            missing.
         num_rows (`int`, *optional*): rows to make; as many as there are records when missing, which publishes n.
         num_records (`int`, *optional*): the number of records, declared public; `len(ds)` where the plan needs it.
         unit (`str`, *optional*): `"record"`.
-        label_proportions (`dict`, *optional*): shares of the labels, declared public; bought from the budget when missing.
+        label_proportions (`dict`, *optional*): shares of the labels, declared public; bought from the budget when
+            missing.
         public (*optional*): for mechanisms that take public data.
         secrets (*optional*): for mechanisms that protect listed secrets.
         params (`dict`, *optional*): fields of the mechanism, only with a name.
@@ -172,7 +172,8 @@ def synthesize(
         resume (`bool`, defaults to `True`): whether a run directory that exists is continued.
         seed (`int`, defaults to `0`): the seed of public randomness; never of noise.
         split (`str`, defaults to `"train"`): the split of a DatasetDict to read.
-        adjacency (`str`, *optional*): `"add-remove"`, `"zero-out"` or `"replace-one"`; what the plan implies when missing.
+        adjacency (`str`, *optional*): `"add-remove"`, `"zero-out"` or `"replace-one"`; what the plan implies when
+            missing.
         insecure_noise_seed (`int`, *optional*): for tests only: keys secret streams by a seed and marks the release.
     Returns:
         `Dataset` or `DatasetDict`: the text column and the conditioning columns, `num_rows` rows.

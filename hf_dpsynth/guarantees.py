@@ -77,9 +77,10 @@ class MetricDP:
         if math.isinf(self.epsilon):
             return "No privacy: the scale is infinite, so no noise was added."
         return (
-            f"Metric DP at scale {self.epsilon:.6g} per {self.unit} in {self.metric}: the loss between two {self.unit}s "
-            f"is {self.epsilon:.6g} times their distance. Not anonymised: this is not eps-DP for individuals; measured "
-            "plausible deniability (N_w and S_w) is empirical, not a proof." + _assuming(self.assumptions)
+            f"Metric DP at scale {self.epsilon:.6g} per {self.unit} in {self.metric}: the loss between two "
+            f"{self.unit}s is {self.epsilon:.6g} times their distance. Not anonymised: this is not eps-DP for "
+            "individuals; measured plausible deniability (N_w and S_w) is empirical, not a proof."
+            + _assuming(self.assumptions)
         )
 
 
@@ -128,8 +129,8 @@ class SecretProtection:
     def statement(self) -> str:
         """Return the sentences that state this guarantee and what it is not."""
         return (
-            f"({self.p:.6g}, {self.r:.6g})-secret protection, not differential privacy: whoever guesses a listed secret "
-            f"with probability at most {self.p:.6g} beforehand guesses it with probability at most {self.r:.6g} after "
+            f"({self.p:.6g}, {self.r:.6g})-secret protection, not differential privacy: whoever guesses a listed "
+            f"secret with probability at most {self.p:.6g} beforehand guesses it with probability at most {self.r:.6g} after "
             "the release. Rows without a listed secret get no protection." + _assuming(self.assumptions)
         )
 

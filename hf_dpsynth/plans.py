@@ -26,7 +26,8 @@ class Facts:
     Args:
         num_records (`int`, *optional*): the declared number of records; None when the plan does not use it.
         num_rows (`int`, *optional*): rows to make; None leaves it open, which a run refuses.
-        labels (`tuple[tuple, ...]`): the declared joint domain of the conditioning columns; one empty tuple without them.
+        labels (`tuple[tuple, ...]`): the declared joint domain of the conditioning columns; one empty tuple without
+            them.
         proportions (`tuple[float, ...]`, *optional*): declared shares of `labels`; None when they are bought.
         adjacency (`str`): the neighbouring relation.
         unit (`str`): whose contribution is protected.
@@ -122,7 +123,7 @@ class Plan:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Plan":
         """Read a plan that `to_json` wrote."""
-        tuples = {"labels": tuple(tuple(label) for label in data["labels"])}
+        tuples: dict[str, Any] = {"labels": tuple(tuple(label) for label in data["labels"])}
         for name in ("proportions", "label_columns", "kept_columns", "warnings"):
             tuples[name] = None if data[name] is None else tuple(data[name])
         return cls(

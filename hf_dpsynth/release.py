@@ -1,7 +1,7 @@
 """Releases: what a run gave away, under which guarantee, by which charges. Data only, all of it public.
 
-A release is remembered beside a dataset, not in it: a table by id() with a finaliser and the fingerprint of each split.
-A derived dataset inherits nothing, because it is another object with another fingerprint.
+A release is remembered beside a dataset, not in it: a table by id() with a finaliser and the fingerprint of each
+split. A derived dataset inherits nothing, because it is another object with another fingerprint.
 """
 
 import weakref

@@ -149,7 +149,7 @@ class Store:
 
     @staticmethod
     def _read_texts(path: Path) -> list[str]:
-        """The whole lines of a file; a line that a crash cut is dropped."""
+        """Return the whole lines of a file; a line that a crash cut is dropped."""
         if not path.exists():
             return []
         lines = path.read_bytes().split(b"\n")[:-1]

@@ -72,7 +72,7 @@ def test_several_conditioning_columns_take_a_joint_domain():
 
 def test_text_without_labels():
     out = synth(reviews().remove_columns("label"), label_column=None, labels=None)
-    assert out.column_names == ["text"] and [c.key for c in out.privacy.charges][0] == "votes-001"
+    assert out.column_names == ["text"] and out.privacy.charges[0].key == "votes-001"
 
 
 def test_a_dict_is_read_at_its_split_and_only_train_comes_back():

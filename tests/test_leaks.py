@@ -43,7 +43,9 @@ def log():
 def test_no_canary_in_any_file_log_or_output(tmp_path, log, capfd, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("HF_DATASETS_DISABLE_PROGRESS_BARS", raising=False)
-    out = synth(private(), out=tmp_path / "run", budget=hf_dpsynth.PrivacyBudget(tmp_path / "b.db", epsilon=5, delta=1e-4))
+    out = synth(
+        private(), out=tmp_path / "run", budget=hf_dpsynth.PrivacyBudget(tmp_path / "b.db", epsilon=5, delta=1e-4)
+    )
     seen = log.getvalue() + "".join(capfd.readouterr()) + repr(out) + repr(out.privacy) + out.privacy.statement()
     seen += str(out.privacy.to_json())
     for canary in (CANARY, LABEL_CANARY):

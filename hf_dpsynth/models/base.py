@@ -10,9 +10,7 @@ import numpy as np
 class TextGenerator(Protocol):
     """Turns prompts into texts. Only public or already privatized text ever stands in a prompt."""
 
-    def generate(
-        self, prompts: Sequence[str], *, max_new_tokens: int, temperature: float, seed: int
-    ) -> list[str]:
+    def generate(self, prompts: Sequence[str], *, max_new_tokens: int, temperature: float, seed: int) -> list[str]:
         """Return one text a prompt, in order."""
         ...
 

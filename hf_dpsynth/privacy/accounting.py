@@ -3,7 +3,8 @@
 The noise that is drawn is what is accounted: integer votes go through the exact privacy loss distribution (PLD) of the
 discrete Gaussian, events of dp-accounting through its own PLD. Every rounding goes against us: epsilon and the noise
 multiplier are rounded up. The closed form of Gaussian DP is a starting point and a cross-check, never a claim.
-Sources: Koskela, Jalko & Honkela 2020 and Doroshenko et al. 2022 (PLD); Canonne, Kamath & Steinke 2020; Dong, Roth & Su 2022.
+Sources: Koskela, Jalko & Honkela 2020 and Doroshenko et al. 2022 (PLD); Canonne, Kamath & Steinke 2020; Dong, Roth &
+Su 2022.
 """
 
 import math
@@ -143,7 +144,7 @@ def _discrete_gaussian_pld(event: DiscreteGaussianDpEvent, discretisation: float
 
 
 def _gaussian_pld(event: DpEvent, adjacency: str, discretisation: float) -> Any:
-    """The PLD of a (Poisson-sampled) Gaussian that stands beside integer votes in one tree."""
+    """Return the PLD of a (Poisson-sampled) Gaussian that stands beside integer votes in one tree."""
     sampled = isinstance(event, PoissonSampledDpEvent)
     inner = event.event if sampled else event
     if not isinstance(inner, GaussianDpEvent) or adjacency == "replace-one":

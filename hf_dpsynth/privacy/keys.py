@@ -1,8 +1,8 @@
 """Keys and streams: secret randomness from the operating system, public randomness from the user's seed.
 
-Secret streams: a 256-bit key from the OS, BLAKE2b with length-prefixed labels, an AES-128 counter generator. A key lives
-in memory, is never written, and each process start draws a fresh one: a counter that is used twice subtracts to a clean
-difference. Public streams come from `seed=` and drive only prompts and post-processing. See `randomgen.AESCounter`.
+Secret streams: a 256-bit key from the OS, BLAKE2b with length-prefixed labels, an AES-128 counter generator. A key
+lives in memory, is never written, and each process start draws a fresh one: a counter that is used twice subtracts to
+a clean difference. Public streams come from `seed=` and drive only prompts and post-processing. See `randomgen.AESCounter`.
 """
 
 import hashlib

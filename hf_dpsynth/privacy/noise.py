@@ -15,7 +15,7 @@ from hf_dpsynth.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class DiscreteGaussianDpEvent(DpEvent):
+class DiscreteGaussianDpEvent(DpEvent):  # type: ignore[misc]
     """Adds discrete Gaussian noise to an integer vector.
 
     For integer vectors h(D), the release is h(D) + Z with independent Z_i on the integers and
@@ -41,7 +41,7 @@ class DiscreteGaussianDpEvent(DpEvent):
 
 
 @dataclass(frozen=True)
-class MultivariateLaplaceDpEvent(DpEvent):
+class MultivariateLaplaceDpEvent(DpEvent):  # type: ignore[misc]
     """Adds noise with density proportional to exp(-epsilon |z|) to each word's embedding.
 
     Metric DP, not (epsilon, delta)-DP: the loss between two words is epsilon times the distance of their embeddings.

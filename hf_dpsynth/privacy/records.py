@@ -1,7 +1,7 @@
 """Private records in memory: they can be embedded and voted with, not printed, pickled or counted in a log.
 
-A guard-rail, not a wall: code that wants to leak can read `.texts()`. What it stops are accidents: a repr in a traceback,
-a pickle in a cache, a worker that receives more than its slice.
+A guard-rail, not a wall: code that wants to leak can read `.texts()`. What it stops are accidents: a repr in a
+traceback, a pickle in a cache, a worker that receives more than its slice.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,6 @@
-"""Noisy votes and noisy label counts: which candidates are private records closest to, and how common is a label?
+"""Noisy votes and noisy label counts.
+
+Which candidates are private records closest to, and how common is a label?
 
 Each record adds one vote to one coordinate of ONE vector that concatenates all labels, and one count to one label, so
 adding, removing or zeroing a record moves either by 1 in one coordinate, and replacing a record moves two coordinates
@@ -34,8 +36,8 @@ def noisy_votes(private: Sequence[np.ndarray], candidates: Sequence[np.ndarray],
     Returns:
         `list[np.ndarray]`: noisy votes by label, each of shape (m_l,), int64.
     Sensitivity:
-        of the concatenated clean vector: L2 <= 1 under add-remove and zero-out, <= sqrt(2) under replace-one, also when
-        the replaced record changes its label.
+        of the concatenated clean vector: L2 <= 1 under add-remove and zero-out, <= sqrt(2) under replace-one, also
+        when the replaced record changes its label.
     Raises:
         ConfigError: embeddings of different widths, or with a value that is not finite.
     """

@@ -61,7 +61,9 @@ def test_infinite_epsilon_adds_no_noise_and_says_so():
 
 
 @settings(max_examples=50)
-@given(st.lists(st.floats(-5, 50), min_size=1, max_size=30), st.integers(1, 10), st.sampled_from(["rank", "proportional"]))
+@given(
+    st.lists(st.floats(-5, 50), min_size=1, max_size=30), st.integers(1, 10), st.sampled_from(["rank", "proportional"])
+)
 def test_selection_keeps_candidates_that_exist(scores, number, selection):
     kept = select(np.asarray(scores), number, selection, 0.0, np.random.default_rng(0))
     assert 1 <= len(kept) <= number and set(kept.tolist()) <= set(range(len(scores)))
@@ -90,7 +92,9 @@ def test_largest_remainder_sums_and_stays_within_one_of_the_share(total, shares)
     parts = largest_remainder(total, shares)
     weights = np.clip(shares, 0, None)
     weights = np.full(len(shares), 1 / len(shares)) if weights.sum() == 0 else weights / weights.sum()
-    assert sum(parts) == total and all(abs(part - total * w) < 1 + 1e-6 for part, w in zip(parts, weights, strict=True))
+    assert sum(parts) == total and all(
+        abs(part - total * w) < 1 + 1e-6 for part, w in zip(parts, weights, strict=True)
+    )
 
 
 def test_without_noise_the_rows_come_closer_to_the_private_texts():

@@ -28,7 +28,7 @@ def test_runs_compose_and_the_one_that_does_not_fit_is_refused():
     purse.reserve("a", "aug-pe", RUN)
     assert purse.spent() == pytest.approx(ALONE)
     purse.reserve("b", "aug-pe", RUN)
-    with pytest.raises(BudgetExceeded, match="b.db"):
+    with pytest.raises(BudgetExceeded, match=r"b\.db"):
         purse.reserve("c", "aug-pe", RUN)
     assert purse.spent() == pytest.approx(rdp_epsilon(SelfComposedDpEvent(RUN, 2), 1e-6))
 

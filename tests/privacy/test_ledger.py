@@ -1,4 +1,4 @@
-"""The ledger: charge, draw, commit; killed at every statement, charges never exceed the plan and no value is drawn twice."""
+"""Charge, draw, commit: killed at every statement, charges never exceed the plan and no value is drawn twice."""
 
 import json
 import os

@@ -1,9 +1,9 @@
 """`aug-pe`: augmented private evolution. Texts that private records vote for survive and are varied.
 
 Each round releases one noisy vote vector through the ledger; prompting, selection and variation are post-processing.
-Source: Xie et al. 2024, arXiv:2403.01749, Algorithm 1. Where we leave the paper: one vote vector with one noise for all
-labels, label proportions declared or bought from the budget instead of read, candidates that are almost equal merged
-before the vote, and clean votes that are never stored.
+Source: Xie et al. 2024, arXiv:2403.01749, Algorithm 1. Where we leave the paper: one vote vector with one noise for
+all labels, label proportions declared or bought from the budget instead of read, candidates that are almost equal
+merged before the vote, and clean votes that are never stored.
 """
 
 import math
@@ -307,7 +307,8 @@ class _Evolution:
             missing = [position for position in range(start, stop) if copied[position] is None]
             made = iter(self._generate([prompt(i) for i in missing], temperature, (name, start)) if missing else ())
             # an empty reply is replaced by its parent, so that a population never shrinks
-            return [copied[i] if copied[i] is not None else next(made) or fallback[i] for i in range(start, stop)]
+            texts = zip(copied[start:stop], fallback[start:stop], strict=True)
+            return [next(made) or parent if text is None else text for text, parent in texts]
 
         return self.run.store.grow(name, len(copied), _BLOCK, make)
 

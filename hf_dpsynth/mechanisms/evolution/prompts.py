@@ -19,7 +19,7 @@ _LEAD = re.compile(
     r"^\s*(?:(?:sure|okay|certainly|of course)\b[^:\n]{0,80}:|here(?:'s| is)\b[^:\n]{0,80}:)\s*", re.IGNORECASE
 )
 _ORDINAL = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
-_QUOTES = "\"'“”‘’`* "
+_QUOTES = "\"'\u201c\u201d\u2018\u2019`* "
 
 
 def describe(columns: Sequence[str], label: tuple[Any, ...]) -> str:

@@ -1,7 +1,7 @@
 """One release of a split by a word mechanism: keyed noise, batches and workers that do not change the result.
 
-The noise of a row is keyed by the release's key, the mechanism, the split, the row's number and its content, so it does
-not depend on `batch_size` or `num_proc` and never repeats. Workers get their slice and a key over a pipe; nothing
+The noise of a row is keyed by the release's key, the mechanism, the split, the row's number and its content, so it
+does not depend on `batch_size` or `num_proc` and never repeats. Workers get their slice and a key over a pipe; nothing
 private touches a disk or a cache.
 """
 
@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def _in_workers(job: Job, key: Key, texts: list[str | None], workers: int) -> li
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
     processes = []
     try:
-        for start, stop in zip(bounds, bounds[1:], strict=False):
+        for start, stop in pairwise(bounds):
             order = (job.mechanism, job.vectors, job.epsilon, key.reveal(), start, texts[start:stop], job.batch_size)
             process = subprocess.Popen(
                 [sys.executable, "-m", "hf_dpsynth.mechanisms.word.worker"],

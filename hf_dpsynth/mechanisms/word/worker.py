@@ -1,4 +1,4 @@
-"""A worker of `privatize(num_proc=...)`: reads a slice and a key from standard input, writes texts to standard output."""
+"""A worker of `privatize(num_proc=...)`: reads a slice and a key from its input, writes texts to its output."""
 
 import pickle
 import sys
