@@ -2,7 +2,7 @@
 
 Secret streams: a 256-bit key from the OS, BLAKE2b with length-prefixed labels, an AES-128 counter generator. A key
 lives in memory, is never written, and each process start draws a fresh one: a counter that is used twice subtracts to
-a clean difference. Public streams come from `seed=` and drive only prompts and post-processing. See `randomgen.AESCounter`.
+a clean difference. Public streams come from `seed=` and drive only prompts and post-processing.
 """
 
 import hashlib

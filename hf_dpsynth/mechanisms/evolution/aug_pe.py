@@ -134,8 +134,8 @@ class AugPE:
         mu = math.sqrt(self.iterations / share) / expected * (math.sqrt(2) if facts.adjacency == "replace-one" else 1)
         return (
             f"a candidate expects {expected:.3g} votes and the noise has a standard deviation of "
-            f"{noise_multiplier:.3g}: the votes drown. About {needed} records, or epsilon {_epsilon_of(mu, delta):.3g}, "
-            "or fewer num_rows or iterations would do.",
+            f"{noise_multiplier:.3g}: the votes drown. About {needed} records, or epsilon "
+            f"{_epsilon_of(mu, delta):.3g}, or fewer num_rows or iterations would do.",
         )
 
     def run(self, private: PrivateRecords, public: PublicInputs, plan: Plan, run: Run) -> Iterator[Row]:
