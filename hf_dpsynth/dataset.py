@@ -233,7 +233,7 @@ def synthesize(
     records = PrivateRecords(data.with_format(None)[column][:], columns.read_labels(data, conditions))
     features = columns.output_features(data.features, (column, *conditions))
     with _opened(plan, out, budget, {split: records}, resume=resume) as (ledger, store):
-        if not ledger.finished:
+        if not (ledger.finished and store.data_path("train").exists()):
             run = Run(ledger, store, _keys(insecure_noise_seed), _devices())
             rows = [columns.encode(features, row) for row in found.run(records, inputs, plan, run)]
             store.write_data("train", _parquet(features, {name: [row[name] for row in rows] for name in features}))

@@ -131,7 +131,8 @@ class SecretProtection:
         return (
             f"({self.p:.6g}, {self.r:.6g})-secret protection, not differential privacy: whoever guesses a listed "
             f"secret with probability at most {self.p:.6g} beforehand guesses it with probability at most "
-            f"{self.r:.6g} after the release. Rows without a listed secret get no protection." + _assuming(self.assumptions)
+            f"{self.r:.6g} after the release. Rows without a listed secret get no protection."
+            + _assuming(self.assumptions)
         )
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import math
+import shutil
 import subprocess
 import sys
 
@@ -173,6 +174,13 @@ def test_the_second_call_spends_nothing_and_returns_the_same_rows():
     assert again["text"][:] == first["text"][:] and again["label"][:] == first["label"][:]
     assert again.privacy.charges == first.privacy.charges and generator.calls == 0
     assert again.features == first.features
+
+
+def test_rows_that_were_deleted_are_made_again_from_what_was_released():
+    first = synth(out="run")
+    shutil.rmtree("run/data")
+    again = synth(out="run", generator=StubGenerator())
+    assert again["text"][:] == first["text"][:] and again.privacy.charges == first.privacy.charges
 
 
 @pytest.mark.parametrize("change", [{"epsilon": 2.0}, {"seed": 1}, {"num_rows": 13}, {"ds": reviews(61)}])
