@@ -16,7 +16,6 @@ long that single precision could overflow are scored against every candidate in 
 """
 
 from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -276,43 +275,25 @@ def _assign(array: np.ndarray, name: str, vectors: np.ndarray, block_rows: int) 
             table = _table(vectors[kept])
     out = np.empty(len(array), dtype=np.int64)
     scratch = _scratch(block_rows, table)
-    with ThreadPoolExecutor(2) as pool:
-        for block in _blocks(array, name, table, block_rows):
-            out[block.start : block.start + block.count] = _nearest_one(block, table, scratch, pool)
+    for block in _blocks(array, name, table, block_rows):
+        out[block.start : block.start + block.count] = _nearest_one(block, table, scratch)
     return np.asarray(kept[out])
 
 
-def _peaks(scores: np.ndarray, pool: Executor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return place and value of each row's largest score and the second largest; the largest becomes -inf.
-
-    The product keeps both cores busy and a reduction only one, so halves of the rows go to two threads.
-    """
-
-    def peaks(part: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        every = np.arange(len(part))
-        column = part.argmax(axis=1)
-        value = part[every, column].astype(np.float64)
-        part[every, column] = -np.inf
-        return column, value, part[every, part.argmax(axis=1)]  # twice as fast as max(axis=1)
-
-    half = len(scores) // 2
-    if half * scores.shape[1] < _CHUNK_ELEMENTS:
-        return peaks(scores)
-    upper, lower = pool.map(peaks, (scores[:half], scores[half:]))
-    column, value, runner_up = (np.concatenate(parts) for parts in zip(upper, lower, strict=True))
-    return column, value, runner_up
-
-
-def _nearest_one(block: _Block, table: _Table, scratch: np.ndarray, pool: Executor) -> np.ndarray:
+def _nearest_one(block: _Block, table: _Table, scratch: np.ndarray) -> np.ndarray:
     """Return the index of the nearest candidate of each real row of the block, shape (count,)."""
+    every = np.arange(block.count)
     best = np.full(block.count, -np.inf)
     pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for left, scores in _tiles(block, table, scratch):
-        column, value, runner_up = _peaks(scores, pool)
+        column = scores.argmax(axis=1)
+        value = scores[every, column].astype(np.float64)
+        scores[every, column] = -np.inf
         np.maximum(best, value, out=best)
         threshold = best - block.margin
         hit = np.flatnonzero(value >= threshold)
         pairs.append((hit, column[hit] + left, value[hit]))
+        runner_up = scores[every, scores.argmax(axis=1)]  # twice as fast as max(axis=1)
         close = np.flatnonzero(runner_up >= threshold)
         if len(close):
             near, other = np.nonzero(scores[close] >= threshold[close, None])

@@ -128,7 +128,7 @@ class Madlib:
         known, size = vocabulary.known, len(vocabulary)
         unknown = size if self.oov == "unk" else _RANDOM
         number = size + 1 if self.numbers == "class" else unknown
-        codes = [known.get(word, number if is_number(word) else unknown) for word in words]
+        codes = [known[word] if word in known else number if is_number(word) else unknown for word in words]
         return np.array(codes, dtype=np.int64)
 
     def _choose(
