@@ -17,7 +17,8 @@ def test_smollm2_and_minilm_synthesize_labelled_reviews_and_resume_for_free(revi
 
     def synth():
         return private.synthesize(
-            "aug-pe", epsilon=4, delta=1e-3, text_column="text", label_column="label", num_rows=6, out=tmp_path / "run",
+            "aug-pe", epsilon=4, delta=1e-3, text_column="text", label_column="label", num_rows=6,
+            out=tmp_path / "run",
             params={"iterations": 2, "variations": 3, "max_new_tokens": 12, "subject": "movie review"},
         )  # fmt: skip
 

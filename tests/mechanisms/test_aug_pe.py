@@ -185,6 +185,8 @@ def test_an_empty_reply_is_replaced_by_its_parent():
         ("Here's a short review: Dull and slow.\n\nAnother one.", "Dull and slow."),
         ("1. Great _ fun\n2. no", "Great fun"),
         ("  \n ", ""),
+        ("Rewrite this review in other words: A warm film.", "A warm film."),
+        ("Sure! This movie review with label: positive is bright.", "positive is bright."),
         ("The plot: thin.", "The plot: thin."),
     ],
 )

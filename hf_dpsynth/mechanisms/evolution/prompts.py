@@ -16,7 +16,9 @@ STYLES = (
 )  # fmt: skip
 BLANK = "_"
 _LEAD = re.compile(
-    r"^\s*(?:(?:sure|okay|certainly|of course)\b[^:\n]{0,80}:|here(?:'s| is)\b[^:\n]{0,80}:)\s*", re.IGNORECASE
+    r"^[^:\n]{0,90}\b(?:sure|okay|certainly|of course|here is|here's|rewrit\w*|reword\w*|blanks?|version|label)\b"
+    r"[^:\n]{0,90}:\s*",
+    re.IGNORECASE,
 )
 _ORDINAL = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
 _QUOTES = "\"'\u201c\u201d\u2018\u2019`* "
