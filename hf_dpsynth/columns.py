@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from hf_dpsynth.errors import ConfigError
 
 Label = tuple[Any, ...]
@@ -92,16 +94,26 @@ def label_domain(
     domain = tuple(_named(features, columns, label) for label in domain)
     if len(set(domain)) != len(domain) or not domain:
         raise ConfigError(f"labels= has {len(domain)} labels, {len(set(domain))} of them distinct; name each once.")
-    if proportions is None:
-        return domain, None
-    shares = {_named(features, columns, label): share for label, share in _shares(proportions, columns, width).items()}
-    strangers = [label for label in shares if label not in domain]
+    return domain, None if proportions is None else _declared_shares(features, columns, domain, proportions)
+
+
+def _declared_shares(
+    features: Any, columns: Sequence[str], domain: tuple[Label, ...], proportions: Any
+) -> tuple[float, ...]:
+    """Return the declared shares in the order of the domain."""
+    declared = _shares(proportions, columns, max(1, len(columns)))
+    shares = {_named(features, columns, label): share for label, share in declared.items()}
+    known = set(domain)
+    strangers = [label for label in shares if label not in known]
     if strangers:
         raise ConfigError(f"label_proportions= names {strangers[0]}, which is not among the labels.")
-    values = tuple(float(shares.get(label, 0.0)) for label in domain)
+    try:
+        values = tuple(float(shares.get(label, 0.0)) for label in domain)
+    except (TypeError, ValueError) as error:
+        raise ConfigError("label_proportions= holds a share that is no number; shares sum to 1.") from error
     if not all(math.isfinite(value) and value >= 0 for value in values) or not abs(sum(values) - 1) < 1e-6:
         raise ConfigError(f"label_proportions= sums to {sum(values):.6g}; shares are >= 0 and sum to 1.")
-    return domain, values
+    return values
 
 
 def _tuples(values: Any, width: int, argument: str) -> list[Label]:
@@ -116,7 +128,12 @@ def _joint(labels: Any, columns: Sequence[str], width: int, argument: str) -> tu
     if isinstance(labels, Mapping):
         if set(labels) != set(columns):
             raise ConfigError(f"{argument}= by column names {list(labels)}; the label columns are {list(columns)}.")
+        for column in columns:
+            if isinstance(labels[column], str) or not isinstance(labels[column], Sequence):
+                raise ConfigError(f"{argument}= of {column!r} is {labels[column]!r}; pass a list of values.")
         return tuple(product(*(labels[column] for column in columns)))
+    if isinstance(labels, np.ndarray):
+        labels = labels.tolist()
     if isinstance(labels, str) or not isinstance(labels, Sequence):
         raise ConfigError(f"{argument}= is {type(labels).__name__}; pass a list of values, or a dict by column.")
     return tuple(_tuples(labels, width, argument))
@@ -143,26 +160,53 @@ def _from_features(features: Any, columns: Sequence[str]) -> tuple[Label, ...]:
 
 
 def _named(features: Any, columns: Sequence[str], label: Label) -> Label:
-    """Write ClassLabel numbers as names, so that a label reads the same everywhere."""
+    """Return a declared label in the types of its columns, ClassLabel numbers as names."""
     if features is None or not columns:
-        return label
-    return tuple(_name(features[column], value) for column, value in zip(columns, label, strict=True))
+        return tuple(_plain(value, None) for value in label)
+    return tuple(_plain(value, features[column]) for column, value in zip(columns, label, strict=True))
+
+
+def _plain(value: Any, feature: Any) -> Any:
+    """Check a declared label value against its column."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(value, (str, int, bool)):
+        raise ConfigError(f"label {value!r} is of type {type(value).__name__}; labels are strings, integers or bools.")
+    if feature is None:
+        return value
+    if hasattr(feature, "names"):
+        known = value in feature.names if isinstance(value, str) else 0 <= value < len(feature.names)
+        if isinstance(value, bool) or not known:
+            raise ConfigError(f"label {value!r} is not in the ClassLabel column; its names are {feature.names}.")
+        return _name(feature, value)
+    expected = {"bool": bool, "string": str, "large_string": str}.get(feature.dtype, int)
+    if type(value) is not expected:
+        raise ConfigError(f"label {value!r} is of type {type(value).__name__}; the column holds {feature.dtype}.")
+    return value
 
 
 def _name(feature: Any, value: Any) -> Any:
-    if not hasattr(feature, "names") or value is None:
+    """Return the name of a ClassLabel number; None for a missing one, other values as they are."""
+    if not hasattr(feature, "names") or isinstance(value, str):
         return value
-    if isinstance(value, str):
-        if value not in feature.names:
-            raise ConfigError(
-                f"label {value!r} is not a name of the ClassLabel column; its names are {feature.names}."
-            )
-        return value
-    return feature.names[value] if 0 <= value < len(feature.names) else None
+    return feature.names[value] if value is not None and 0 <= value < len(feature.names) else None
 
 
-def read_labels(dataset: Any, columns: Sequence[str]) -> list[Label]:
-    """Return the labels of all rows, ClassLabel numbers as names. Sensitive."""
+def kept_columns(features: Any, asked: str | Sequence[str], text: str) -> tuple[str, ...]:
+    """Return the columns to copy in clear.
+
+    Raises:
+        ConfigError: a column does not exist, or is the text.
+    """
+    names = (asked,) if isinstance(asked, str) else tuple(asked)
+    others = [name for name in features if name != text]
+    for name in names:
+        if name not in others:
+            raise ConfigError(f"keep_columns= names {name!r}; the columns beside the text are {others}.")
+    return names
+
+
+def read_rows(dataset: Any, columns: Sequence[str]) -> list[Label]:
+    """Return the values of columns by row, ClassLabel numbers as names. Sensitive."""
     if not columns:
         return [()] * len(dataset)
     read = [

@@ -5,11 +5,14 @@ call, so that importing the package stays light.
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.errors import BudgetExceeded, ConfigError, PrivacyError
+from hf_dpsynth.logging import get_logger
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +23,10 @@ if TYPE_CHECKING:
     from hf_dpsynth.privacy.budget import PrivacyBudget
     from hf_dpsynth.privacy.keys import Key
     from hf_dpsynth.privacy.ledger import Ledger
+    from hf_dpsynth.privacy.records import PrivateRecords
     from hf_dpsynth.store import Store
+
+logger = get_logger(__name__)
 
 _ROW_INDEPENDENT = "the embedder embeds each row independently of the others: unknown"
 
@@ -72,27 +78,19 @@ def privatize(
     """
     from hf_dpsynth import columns, registry
     from hf_dpsynth.mechanisms.planning import plan_privatization
-    from hf_dpsynth.mechanisms.word import release as word_release
+    from hf_dpsynth.mechanisms.word.release import Job, release_split
     from hf_dpsynth.models.word_vectors import load_vectors
     from hf_dpsynth.privacy.records import PrivateRecords
     from hf_dpsynth.release import Release, remember
 
     found: Privatizer = registry.resolve(mechanism, params, "privatize")
     splits = _splits(ds)
-    first = next(iter(splits.values()))
-    column = columns.text_column(first.features, text_column)
-    kept = tuple(keep_columns)
-    for name in kept:
-        if name not in first.features or name == column:
-            raise ConfigError(
-                f"keep_columns= names {name!r}; the other columns are "
-                f"{[other for other in first.features if other != column]}."
-            )
+    features = next(iter(splits.values())).features
+    column = columns.text_column(features, text_column)
+    kept = columns.kept_columns(features, keep_columns, column)
     if unit not in (None, "word"):
         raise ConfigError(f"unit={unit!r} is not offered by {found.name}; it protects each word (unit='word').")
-    for name, number in (("batch_size", batch_size), ("num_proc", 1 if num_proc is None else num_proc)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ConfigError(f"{name} is {number!r}; it must be a whole number >= 1")
+    size, workers = _at_least_one("batch_size", batch_size), _at_least_one("num_proc", num_proc or 1)
     words = load_vectors("glove-50d" if vectors is None else vectors)
     plan = plan_privatization(
         found,
@@ -103,13 +101,14 @@ def privatize(
         model_ids={"vectors": words.id},
         insecure_noise=insecure_noise_seed is not None,
     )
-    records = {name: PrivateRecords(split[column][:]) for name, split in splits.items()}
+    raw = {name: split.with_format(None) for name, split in splits.items()}
+    records = {name: PrivateRecords(rows[column][:], columns.read_rows(rows, kept)) for name, rows in raw.items()}
     with _opened(plan, out, budget, records) as (ledger, store):
         if not ledger.finished:
-            job = word_release.Job(found, words, float(epsilon), _keys(insecure_noise_seed), batch_size, num_proc or 1)
-            for name, split in splits.items():
-                texts = word_release.released(ledger, name, records[name], job)
-                store.write_data(name, _writer(split, {column: texts}, column, kept))
+            job = Job(found, words, float(epsilon), _keys(insecure_noise_seed), size, workers)
+            for name, rows in raw.items():
+                write = partial(_write_privatized, store, name, rows, column, kept)
+                release_split(ledger, name, records[name], job, write, written=store.data_path(name).exists())
             ledger.finish()
         release = Release(plan=plan, guarantee=plan.guarantee, charges=ledger.charges())
         made = {name: _read(store.data_path(name)) for name in splits}
@@ -174,7 +173,8 @@ def synthesize(
         split (`str`, defaults to `"train"`): the split of a DatasetDict to read.
         adjacency (`str`, *optional*): `"add-remove"`, `"zero-out"` or `"replace-one"`; what the plan implies when
             missing.
-        insecure_noise_seed (`int`, *optional*): for tests only: keys secret streams by a seed and marks the release.
+        insecure_noise_seed (`int`, *optional*): for tests only: a mechanism's own secret streams follow this seed and
+            the release is marked. The noise of counts comes from OpenDP, which takes no seed.
     Returns:
         `Dataset` or `DatasetDict`: the text column and the conditioning columns, `num_rows` rows.
     Raises:
@@ -191,7 +191,7 @@ def synthesize(
     """
     from hf_dpsynth import columns, models, registry
     from hf_dpsynth.mechanisms.base import PublicInputs, Synthesizer
-    from hf_dpsynth.mechanisms.planning import plan_synthesis
+    from hf_dpsynth.mechanisms.planning import check_seed, plan_synthesis
     from hf_dpsynth.privacy.records import PrivateRecords
     from hf_dpsynth.release import Release, remember
     from hf_dpsynth.run import Run
@@ -222,15 +222,17 @@ def synthesize(
         unit=unit,
         account="pld" if budget is None else "rdp",
         assumptions=() if _is_ours(inputs.embedder) else (_ROW_INDEPENDENT,),
-        seed=seed,
+        seed=check_seed(seed),
         model_ids={"generator": _model_id(inputs.generator), "embedder": _model_id(inputs.embedder)},
         text_column=column,
         label_columns=conditions,
         insecure_noise=insecure_noise_seed is not None,
     )
+    for warning in plan.warnings:
+        logger.warning("%s", warning)
     if plan.num_rows is None:
         raise ConfigError("num_rows= must be given with adjacency='add-remove': its default is the number of records.")
-    records = PrivateRecords(data.with_format(None)[column][:], columns.read_labels(data, conditions))
+    records = PrivateRecords(data.with_format(None)[column][:], columns.read_rows(data, conditions))
     features = columns.output_features(data.features, (column, *conditions))
     with _opened(plan, out, budget, {split: records}, resume=resume) as (ledger, store):
         if not (ledger.finished and store.data_path("train").exists()):
@@ -253,18 +255,15 @@ def _opened(
     plan: "Plan",
     out: str | os.PathLike[str] | None,
     budget: "PrivacyBudget | None",
-    records: Mapping[str, Any],
+    records: "Mapping[str, PrivateRecords]",
     *,
     resume: bool = True,
 ) -> "Iterator[tuple[Ledger, Store]]":
     """Open the run directory and the ledger, and hold the budget: nothing has been drawn yet."""
-    import uuid
-
     from hf_dpsynth.privacy.ledger import Ledger
     from hf_dpsynth.store import Store
 
-    if budget is not None:
-        budget.check(unit=getattr(plan.guarantee, "unit", "record"), adjacency=plan.adjacency, delta=plan.delta)
+    _check_budget(budget, plan)
     store = Store(out)
     with store.opened():
         fresh = not (store.folder / "ledger.db").exists()
@@ -272,9 +271,6 @@ def _opened(
             raise ConfigError(f"out={str(out)!r} holds a run and resume=False. Pass another out=, or resume=True.")
         store.pin(plan)
         key = store.commitment_key(fresh=fresh)
-        run_id = str(uuid.UUID(bytes=key.derive("run").reveal()[:16]))
-        if budget is not None:
-            budget.reserve(run_id, plan.mechanism, plan.event)
         commitment = key.commit(chunk for name in sorted(records) for chunk in records[name].chunks())
         ledger = Ledger(
             store.ledger_path,
@@ -283,12 +279,35 @@ def _opened(
             pins={"plan": plan.digest(), "data": commitment},
         )
         try:
+            _reserve(budget, plan, ledger, store, fresh=fresh)
             yield ledger, store
         finally:
             # a run in memory cannot resume: what it did not spend goes back also after an error
             if budget is not None and (ledger.finished or not store.kept):
-                budget.settle(run_id, ledger.spent())
+                budget.settle(ledger.run_id, ledger.spent())
             ledger.close()
+
+
+def _check_budget(budget: "PrivacyBudget | None", plan: "Plan") -> None:
+    from hf_dpsynth.privacy.budget import PrivacyBudget
+
+    if budget is None:
+        return
+    if not isinstance(budget, PrivacyBudget):
+        raise ConfigError(f"budget= is of type {type(budget).__name__}; pass a hf_dpsynth.PrivacyBudget.")
+    budget.check(unit=getattr(plan.guarantee, "unit", "record"), adjacency=plan.adjacency, delta=plan.delta)
+
+
+def _reserve(budget: "PrivacyBudget | None", plan: "Plan", ledger: "Ledger", store: "Store", *, fresh: bool) -> None:
+    """Reserve the plan under the ledger's own random id: a new ledger never enters an old reservation."""
+    if budget is None:
+        return
+    try:
+        budget.reserve(ledger.run_id, plan.mechanism, plan.event, metric=plan.model_ids.get("vectors", ""))
+    except BudgetExceeded:
+        if fresh:
+            store.discard()
+        raise
 
 
 def _keys(insecure_noise_seed: int | None) -> "Key":
@@ -306,6 +325,12 @@ def _devices() -> Any:
             f"WORLD_SIZE is {devices.world_size}: several processes are not supported. Start one process."
         )
     return devices
+
+
+def _at_least_one(name: str, number: Any) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ConfigError(f"{name} is {number!r}; it must be a whole number >= 1")
+    return number
 
 
 def _is_ours(model: Any) -> bool:
@@ -330,6 +355,8 @@ def _splits(ds: Any) -> dict[str, Any]:
     if not splits:
         raise ConfigError("the DatasetDict is empty: it has no split.")
     for name, data in splits.items():
+        if not re.fullmatch(r"\w+(\.\w+)*", name):
+            raise ConfigError(f"split {name!r} is no split name of datasets: letters, digits, '_' and single dots.")
         if not len(data):
             raise ConfigError(f"split {name!r} is empty: it has no rows.")
         if data.features != next(iter(splits.values())).features:
@@ -353,15 +380,16 @@ def _like(ds: Any, made: dict[str, Any]) -> Any:
     return DatasetDict(made) if isinstance(ds, DatasetDict) else next(iter(made.values()))
 
 
-def _writer(data: Any, texts: dict[str, list[str | None]], column: str, kept: tuple[str, ...]) -> Any:
-    """Return a function that writes privatized texts beside the columns the user chose to keep."""
+def _write_privatized(
+    store: "Store", split: str, rows: Any, column: str, kept: tuple[str, ...], texts: list[str | None]
+) -> None:
+    """Write privatized texts beside the columns the user chose to keep, in the order they had."""
     from hf_dpsynth import columns
 
-    features = columns.output_features(
-        data.features, [name for name in data.features if name == column or name in kept]
+    features = columns.output_features(rows.features, [name for name in rows.features if name in (column, *kept)])
+    store.write_data(
+        split, _parquet(features, {name: texts if name == column else rows[name][:] for name in features})
     )
-    raw = data.with_format(None)
-    return _parquet(features, {name: texts[column] if name == column else raw[name][:] for name in features})
 
 
 def _parquet(features: Any, values: dict[str, list[Any]]) -> Any:
@@ -384,6 +412,8 @@ def _read(path: "Path") -> Any:
     from datasets import Dataset, DatasetInfo, Features
     from datasets.table import InMemoryTable
 
+    if not path.exists():
+        raise PrivacyError(f"the rows of {path} are gone, and so is the key of their noise. Pass another out=.")
     table = parquet.read_table(path)
     info = DatasetInfo(features=Features.from_arrow_schema(table.schema))
     return Dataset(InMemoryTable(table), info=info, fingerprint=secrets.token_hex(8))

@@ -31,7 +31,6 @@ class Facts:
         proportions (`tuple[float, ...]`, *optional*): declared shares of `labels`; None when they are bought.
         adjacency (`str`): the neighbouring relation.
         unit (`str`): whose contribution is protected.
-        max_contributions (`int`): records that a unit may bring.
     """
 
     num_records: int | None = None
@@ -40,7 +39,6 @@ class Facts:
     proportions: tuple[float, ...] | None = None
     adjacency: str = "add-remove"
     unit: str = "record"
-    max_contributions: int = 1
 
     @property
     def buys_proportions(self) -> bool:

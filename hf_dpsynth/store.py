@@ -30,9 +30,11 @@ class Store:
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
+        if not (folder is None or isinstance(folder, (str, os.PathLike))):
+            raise ConfigError(f"out= is of type {type(folder).__name__}; it must be a path or None")
         self.kept = folder is not None
         self._temporary = None if self.kept else tempfile.TemporaryDirectory(prefix="hf_dpsynth-")
-        self.folder = Path(folder) if folder is not None else Path(self._temporary.name) / "run"  # type: ignore[union-attr]
+        self.folder = Path(os.path.abspath(f"{self._temporary.name}/run" if folder is None else folder))  # type: ignore[union-attr]
 
     @property
     def ledger_path(self) -> Path | None:
@@ -91,7 +93,7 @@ class Store:
                     "Pass what the first call passed, or another out=."
                 )
             return
-        strangers = sorted(entry.name for entry in self.folder.iterdir())
+        strangers = sorted(entry.name for entry in self.folder.iterdir() if entry.name != "plan.json.partial")
         if strangers:
             raise ConfigError(f"out={str(self.folder)!r} is not empty and holds no plan. Pass a new folder.")
         self._write(path, json.dumps(plan.to_json(), indent=1).encode())
@@ -169,9 +171,10 @@ class Store:
         partial.replace(path)
         _sync(path.parent)
 
-    def write_json(self, name: str, data: dict[str, Any]) -> None:
-        """Write a public JSON file of the run directory in one step."""
-        self._write(self.folder / name, json.dumps(data, indent=1).encode())
+    def discard(self) -> None:
+        """Take back what a first start wrote, when it was refused before anything was charged."""
+        for name in ("plan.json", "ledger.db"):
+            (self.folder / name).unlink(missing_ok=True)
 
     @staticmethod
     def _write(path: Path, data: bytes, mode: int = 0o644) -> None:

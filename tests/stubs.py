@@ -66,6 +66,13 @@ def synth(ds=None, out=None, **more):
     return (reviews() if ds is None else ds).synthesize("aug-pe", **settings)
 
 
+def toy_vectors():
+    """A vocabulary of four words on a line, as a file in GloVe's text format."""
+    path = pathlib.Path("toy.txt")
+    path.write_text("good -5.0\nbad 0.0\nfun 1.0\nfilm 6.0\n")
+    return str(path)
+
+
 def files_with(folder, needle):
     """Every file below a folder whose bytes hold the needle."""
     paths = [pathlib.Path(root, name) for root, _, names in os.walk(folder) for name in names]

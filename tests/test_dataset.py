@@ -2,17 +2,19 @@
 
 import gc
 import math
+import os
 import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Value, concatenate_datasets
 
 import hf_dpsynth
 from hf_dpsynth.errors import BudgetExceeded, ConfigError, HfDpsynthError, ResumeMismatch
 from hf_dpsynth.guarantees import ApproxDP
-from tests.stubs import CANARY, StubEmbedder, StubGenerator, reviews, synth
+from tests.stubs import CANARY, StubEmbedder, StubGenerator, reviews, synth, toy_vectors
 
 
 def test_a_plain_dataset_comes_back_with_its_guarantee():
@@ -127,8 +129,27 @@ BAD = {
     "epsilon": [{"epsilon": 0}, {"epsilon": -1.0}, {"epsilon": math.nan}, {"epsilon": "4"}, {"epsilon": None}],
     "delta": [{"delta": 2.0}, {"delta": 0.0}, {"delta": None}],
     "column": [{"text_column": "nope"}, {"text_column": None}, {"label_column": "nope"}, {"label_column": "text"}],
-    "labels": [{"labels": None}, {"labels": ["neg", "neg"]}, {"labels": "neg"}, {"labels": []}],
-    "label_proportions": [{"label_proportions": {"neg": 0.5}}, {"label_proportions": {"other": 1.0}}],
+    "labels": [
+        {"labels": None},
+        {"labels": ["neg", "neg"]},
+        {"labels": "neg"},
+        {"labels": []},
+        {"labels": [["neg"], ["pos"]]},
+        {"labels": [1, 2]},
+        {"labels": [None, "neg"]},
+        {"labels": {"label": "neg"}},
+        {"labels": [0.5, "neg"]},
+    ],
+    "label_proportions": [
+        {"label_proportions": {"neg": 0.5}},
+        {"label_proportions": {"other": 1.0}},
+        {"label_proportions": {"neg": "x"}},
+        {"label_proportions": {"neg": math.nan, "pos": 1.0}},
+        {"label_proportions": [0.5, 0.5]},
+    ],
+    "seed": [{"seed": "x"}, {"seed": -1}],
+    "out": [{"out": 3}, {"out": "."}],
+    "budget": [{"budget": "b.db"}],
     "num_rows": [{"num_rows": 0}, {"num_rows": 2.5}],
     "unit": [{"unit": "user_id"}],
     "adjacency": [{"adjacency": "swap"}],
@@ -145,6 +166,36 @@ def test_a_bad_argument_is_refused_by_name_and_nothing_runs(word, change):
         synth(out="run", generator=generator, embedder=embedder, **change)
     assert word.split("_")[0].rstrip("s") in str(caught.value).lower() and CANARY not in str(caught.value)
     assert generator.calls == embedder.calls == 0
+
+
+@pytest.mark.parametrize("domain", [[0, 1, 2], [0, -1], ["neg", "bad"], [True, False], [0.0, 1.0]])
+def test_a_domain_outside_of_the_class_label_is_refused_before_anything_runs(domain):
+    generator = StubGenerator()
+    ds = reviews(label_type=int).cast_column("label", ClassLabel(names=["neg", "pos"]))
+    with pytest.raises(ConfigError, match="label"):
+        synth(ds, labels=domain, generator=generator)
+    assert generator.calls == 0
+
+
+def test_a_missing_class_label_is_in_no_domain():
+    ds = reviews(label_type=int)
+    ds = ds.remove_columns("label").add_column("label", [-1, *ds["label"][1:]])
+    ds = ds.cast_column("label", ClassLabel(names=["neg", "pos"]))
+    assert set(synth(ds, labels=None)["label"][:]) <= {0, 1}
+
+
+def test_numpy_numbers_are_numbers():
+    same = {"num_rows": np.int64(12), "seed": np.int64(0), "epsilon": np.float64(4.0)}
+    ds = reviews(label_type=int)
+    out = synth(ds, out="run", labels=np.asarray([0, 1]), **same)
+    assert synth(ds, out="run", labels=[0, 1])["text"][:] == out["text"][:]
+
+
+@pytest.mark.parametrize("kind", ["numpy", "arrow", "pandas"])
+def test_the_format_of_the_private_data_does_not_matter(kind):
+    ds = reviews().with_format(kind)
+    assert len(synth(ds)) == 12
+    assert len(ds.privatize("madlib", epsilon=5, text_column="text", vectors=toy_vectors())) == 60
 
 
 @pytest.mark.parametrize("wrong", ["empty", "stream", "list", "no text"])
@@ -206,6 +257,38 @@ def test_a_shared_budget_refuses_what_does_not_fit_before_any_model_runs():
     with pytest.raises(BudgetExceeded, match=r"4\.5"):
         synth(out="b", budget=budget, generator=generator)
     assert generator.calls == 0 and 3.9 < budget.spent() <= 4.0
+
+
+def test_a_deleted_run_directory_does_not_give_its_budget_back():
+    budget = hf_dpsynth.PrivacyBudget("b.db", epsilon=4.5, delta=1e-4)
+    synth(out="a", budget=budget)
+    shutil.rmtree("a")
+    with pytest.raises(BudgetExceeded):
+        synth(out="a", budget=budget)
+    assert len(synth(reviews(40), out="a", budget=budget, epsilon=1.0)) == 12
+    assert 4.0 < budget.spent() <= 4.5
+
+
+def test_a_refused_run_reserves_nothing_and_leaves_no_plan():
+    budget = hf_dpsynth.PrivacyBudget("b.db", epsilon=4.5, delta=1e-4)
+    synth(out="a")
+    with pytest.raises(ResumeMismatch):
+        synth(out="a", budget=budget)
+    with pytest.raises(ResumeMismatch):
+        synth(reviews(61), out="a", budget=budget)
+    assert budget.spent() == 0
+    with pytest.raises(BudgetExceeded):
+        synth(out="b", budget=budget, epsilon=5.0)
+    assert len(synth(out="b", budget=budget)) == 12
+
+
+def test_a_run_killed_between_plan_and_ledger_starts_again():
+    synth(out="a")
+    os.remove("a/ledger.db")
+    os.rename("a/plan.json", "a/plan.json.partial")
+    shutil.rmtree("a/populations")
+    shutil.rmtree("a/data")
+    assert len(synth(out="a")) == 12
 
 
 def test_a_run_in_memory_that_fails_gives_back_what_it_did_not_spend():

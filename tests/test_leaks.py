@@ -1,13 +1,19 @@
 """Canaries in texts and labels must not appear in a file, a log, an exception, a repr or a prompt."""
 
+import contextlib
 import io
 import logging
+import os
 import pathlib
 import pickle
+import pty
+import re
 import sqlite3
+import subprocess
+import sys
+import textwrap
 import traceback
 
-import numpy as np
 import pytest
 
 import hf_dpsynth
@@ -15,6 +21,7 @@ from hf_dpsynth.compute import nearest
 from tests.stubs import CANARY, StubEmbedder, StubGenerator, files_with, reviews, synth
 
 LABEL_CANARY = "zqlabel"
+ROOT = pathlib.Path(__file__).parents[1]
 
 
 def private(n=60):
@@ -103,19 +110,49 @@ def test_an_error_in_the_middle_shows_no_private_text(tmp_path, monkeypatch, mom
     assert files_with(tmp_path, CANARY) == []
 
 
-def test_the_run_shows_no_private_text_in_the_locals_of_our_frames(tmp_path):
+@pytest.mark.parametrize("calls", [0, 2, 3])
+def test_our_frames_show_no_private_text_in_their_locals(calls):
     """Tracebacks with locals, as rich and sentry print them, show redacted records where we hold them."""
 
-    class Broken(StubGenerator):
-        def generate(self, prompts, **more):
-            raise RuntimeError("no model")
+    class Broken(StubEmbedder):
+        def embed(self, texts):
+            if self.calls == calls:
+                raise RuntimeError("no model")
+            return super().embed(texts)
 
     with pytest.raises(RuntimeError) as caught:
-        synth(private(), generator=Broken())
-    trace = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
-    for frame in trace.stack:
-        if f"{pathlib.Path(hf_dpsynth.__file__).parent}" in frame.filename:
-            assert CANARY not in str(frame.locals)
+        synth(private(), embedder=Broken())
+    frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True).stack
+    ours = [frame for frame in frames if str(pathlib.Path(hf_dpsynth.__file__).parent) in frame.filename]
+    assert len(ours) >= 4
+    for frame in ours:
+        assert CANARY not in str(frame.locals) and LABEL_CANARY not in str(frame.locals), frame.name
+
+
+def test_a_terminal_shows_no_number_of_private_texts():
+    """On a terminal, with the real embedder and progress bars on: 97 records of one label, 3 of the other."""
+    script = textwrap.dedent("""
+        import hf_dpsynth
+        from tests.stubs import StubGenerator, reviews, synth
+        ds = reviews(194)
+        labels = [label if i < 6 else "pos" for i, label in enumerate(ds["label"][:])]
+        ds = ds.remove_columns("label").add_column("label", labels)
+        synth(ds, embedder="minilm", params={"iterations": 1})
+    """)
+    environment = {k: v for k, v in os.environ.items() if k != "HF_DATASETS_DISABLE_PROGRESS_BARS"}
+    primary, secondary = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=ROOT, env=environment, stdout=secondary, stderr=secondary
+    )
+    os.close(secondary)
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal closes with the process
+        while chunk := os.read(primary, 4096):
+            shown += chunk
+    os.close(primary)
+    assert process.wait() == 0, shown[-2000:]
+    assert b"aug-pe rounds" in shown, "the test sees progress bars"
+    assert not re.search(rb"\b(194|191|190|3/|6/|4/)\b", shown), shown
 
 
 def test_private_labels_that_were_not_declared_are_dropped_in_silence(tmp_path):
@@ -123,17 +160,17 @@ def test_private_labels_that_were_not_declared_are_dropped_in_silence(tmp_path):
     assert set(out["label"][:]) == {"neg", "pos"}
 
 
-def test_the_noise_changes_from_process_start_to_process_start():
-    first, second = (synth().privacy for _ in range(2))
-    assert first.plan.digest() == second.plan.digest()
+def test_the_noise_changes_from_run_to_run():
+    """Equal plans, models and data: the first votes are counted over equal candidates and differ by their noise."""
+    values = []
+    for folder in ("a", "b"):
+        synth(out=folder, label_proportions={"neg": 0.5, "pos": 0.5}, epsilon=0.5)
+        with sqlite3.connect(f"{folder}/ledger.db") as database:
+            values.append(database.execute("SELECT about, value FROM charges WHERE key = 'votes-001'").fetchone())
+        database.close()
+    assert values[0][0] == values[1][0] and values[0][1] != values[1][1]
 
 
 def test_the_release_holds_nothing_that_a_pickle_could_leak():
     data = pickle.dumps(synth(private()).privacy)
     assert CANARY.encode() not in data and LABEL_CANARY.encode() not in data
-
-
-def test_the_vote_of_each_record_is_one_whatever_the_others_are():
-    rng = np.random.default_rng(1)
-    rows = rng.standard_normal((50, 8)).astype(np.float32)
-    assert nearest.votes(rows, rows[:7]).sum() == 50

@@ -1,12 +1,15 @@
 """Killed at any moment, a run resumes: no charge beyond the plan, committed rounds kept, the end stays the end."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import textwrap
 
 import pytest
+
+from hf_dpsynth.errors import PrivacyError, ResumeMismatch
 
 ROOT = pathlib.Path(__file__).parents[1]
 JOB = textwrap.dedent("""
@@ -86,3 +89,84 @@ def test_a_lost_round_is_skipped_and_stated(tmp_path):
 def test_all_rounds_lost_still_ends_within_the_plan(tmp_path):
     _, ends = job(tmp_path / "run", [(0, "commit")] * 4 + [(10**6, "commit")])
     assert len(ends[-1][0]) == 12 and ends[-1][2] == KEYS and len(ends[-1][3]) == 4
+
+
+PRIVATIZE = textwrap.dedent("""
+    import os, sys
+    from datasets import DatasetDict
+    import hf_dpsynth
+    from hf_dpsynth import errors, store
+    from hf_dpsynth.privacy import ledger
+    from tests.stubs import reviews, toy_vectors
+
+    os.chdir(sys.argv[1])
+    both, vectors = DatasetDict(train=reviews(20), test=reviews(6)), toy_vectors()
+    budget = hf_dpsynth.PrivacyBudget("b.db", epsilon=100, delta=0, unit="word")
+
+    def privatize():
+        return both.privatize("madlib", epsilon=5, text_column="text", vectors=vectors, out="run", budget=budget)
+
+    where, limit = sys.argv[2], int(sys.argv[3])
+    owner, name = {"charge": (ledger.Ledger, "charge"), "commit": (ledger.Ledger, "commit"),
+                   "write": (store.Store, "write_data"), "finish": (ledger.Ledger, "finish")}[where]
+    if os.fork() == 0:
+        original, calls = getattr(owner, name), 0
+        def counted(*args, **more):
+            global calls
+            calls += 1
+            if calls > limit:
+                os._exit(41)
+            return original(*args, **more)
+        setattr(owner, name, counted)
+        privatize()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == 41
+    ends = []
+    for _ in range(2):
+        try:
+            out = privatize()
+            ends.append([out["train"]["text"][:], out["test"]["text"][:], len(out.privacy.charges)])
+        except errors.PrivacyError as error:
+            ends.append(str(error))
+    assert ends[0] == ends[1], "a call after the end changed"
+    assert budget.spent() <= 10
+    print("LOST" if isinstance(ends[0], str) else "DONE", budget.spent())
+""")
+
+
+@pytest.mark.parametrize(
+    ("where", "limit", "end"),
+    [
+        ("charge", 0, "DONE 10.0"), ("charge", 1, "DONE 10.0"), ("commit", 0, "DONE 10.0"), ("commit", 1, "DONE 10.0"),
+        ("finish", 0, "DONE 10.0"), ("write", 0, "LOST 5.0"), ("write", 1, "LOST 10.0"),
+    ],
+)  # fmt: skip
+def test_a_killed_privatization_resumes_or_is_lost_and_settles_its_budget(tmp_path, where, limit, end):
+    done = subprocess.run(
+        [sys.executable, "-c", PRIVATIZE, str(tmp_path), where, str(limit)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == end
+
+
+def test_deleted_rows_of_a_privatization_are_not_drawn_again(tmp_path):
+    from tests.stubs import reviews, toy_vectors
+
+    same = {"epsilon": 5, "text_column": "text", "vectors": toy_vectors(), "out": tmp_path / "run"}
+    first = reviews(9).privatize("madlib", **same)
+    assert reviews(9).privatize("madlib", **same)["text"][:] == first["text"][:]
+    (tmp_path / "run" / "data" / "train-00000-of-00001.parquet").unlink()
+    with pytest.raises(PrivacyError, match="are gone"):
+        reviews(9).privatize("madlib", **same)
+
+
+def test_another_kept_column_is_other_data(tmp_path):
+    from tests.stubs import reviews, toy_vectors
+
+    same = {"epsilon": 5, "text_column": "text", "vectors": toy_vectors(), "out": tmp_path / "run"}
+    ds = reviews(9)
+    ds.privatize("madlib", keep_columns="label", **same)
+    other = ds.remove_columns("label").add_column("label", ["pos"] * 9)
+    with pytest.raises(ResumeMismatch):
+        other.privatize("madlib", keep_columns=["label"], **same)

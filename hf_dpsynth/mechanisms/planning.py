@@ -139,6 +139,25 @@ def check_epsilon(epsilon: Any) -> float:
     return float(epsilon)
 
 
+def _whole(name: str, number: Any) -> int | None:
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not number >= 1:
+        raise ConfigError(f"{name} is {number!r}; it must be a whole number >= 1")
+    return int(number)
+
+
+def check_seed(seed: Any) -> int:
+    """Return the seed of public randomness as an int.
+
+    Raises:
+        ConfigError: it is no whole number >= 0.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not seed >= 0:
+        raise ConfigError(f"seed is {seed!r}; it must be a whole number >= 0")
+    return int(seed)
+
+
 def _delta(delta: Any, epsilon: float, num_records: int | None) -> float | None:
     """Return the delta to plan with; None only when epsilon is infinite."""
     if delta is None:
@@ -190,7 +209,8 @@ def plan_synthesis(
         mechanism (`Synthesizer`): the hyper-parameters.
         epsilon (`float`): the epsilon to plan for.
         delta (`float`, *optional*): its delta; a function of `num_records` when missing.
-        num_records (`int`, *optional*): the declared number of records.
+        num_records (`int`, *optional*): the declared number of records, which a plan publishes; an explicit
+            `"add-remove"` leaves it unused.
         num_rows (`int`, *optional*): rows to make; `num_records` when missing and declared.
         labels (`Sequence[tuple]`): the declared label domain.
         proportions (`Sequence[float]`, *optional*): declared shares of the labels; bought when missing.
@@ -209,16 +229,15 @@ def plan_synthesis(
         raise ConfigError(
             f"unit={unit!r} is not offered by {mechanism.name}; it protects each record (unit='record')."
         )
-    for name, number in (("num_records", num_records), ("num_rows", num_rows)):
-        if number is not None and not (isinstance(number, (int, np.integer)) and number >= 1):
-            raise ConfigError(f"{name} is {number!r}; it must be a whole number >= 1")
+    num_records, num_rows = _whole("num_records", num_records), _whole("num_rows", num_rows)
     uses = "delta" if delta is None and not math.isinf(epsilon) else ""
-    if num_rows is None and num_records is not None and adjacency != "add-remove":
-        uses, num_rows = uses or "num_rows", num_records
+    if num_records is not None and adjacency != "add-remove":
+        # a number that is declared is published with the plan, so it is not protected
+        uses, num_rows = uses or "num_records", num_rows or num_records
     relation = _adjacency(adjacency, uses)
     delta = _delta(delta, epsilon, num_records)
     facts = Facts(
-        num_records=num_records,
+        num_records=num_records if uses else None,
         num_rows=num_rows,
         labels=tuple(labels),
         proportions=None if proportions is None else tuple(proportions),
@@ -240,7 +259,7 @@ def plan_synthesis(
         adjacency=relation,
         labels=facts.labels,
         proportions=facts.proportions,
-        num_records=num_records if uses else None,
+        num_records=facts.num_records,
         num_rows=num_rows,
         cost=None if num_rows is None else mechanism.cost(facts),
         account=account,

@@ -13,7 +13,6 @@ import numpy as np
 from hf_dpsynth.devices import Devices
 from hf_dpsynth.errors import AssetError, ConfigError
 from hf_dpsynth.extras import need
-from hf_dpsynth.logging import progress_bar
 from hf_dpsynth.models.catalog import model_id, pull
 
 _WIDTHS = (32, 64, 128, 256, 512)
@@ -74,14 +73,12 @@ class SentenceEmbedder:
         encoded = loaded.encode(texts)
         widths = [next(width for width in loaded.widths if len(tokens) <= width) for tokens in encoded]
         order = sorted(range(len(texts)), key=lambda row: widths[row])
-        shown = len(texts) > self.batch_size
-        with progress_bar(total=len(texts), unit="text", desc="Embedding", disable=not shown or None) as bar:
-            for width in loaded.widths:
-                rows = [row for row in order if widths[row] == width]
-                for start in range(0, len(rows), self.batch_size):
-                    batch = rows[start : start + self.batch_size]
-                    vectors[batch] = loaded.forward([encoded[row] for row in batch], self.batch_size, width)
-                    bar.update(len(batch))
+        # no progress bar: it would print how many private texts there are
+        for width in loaded.widths:
+            rows = [row for row in order if widths[row] == width]
+            for start in range(0, len(rows), self.batch_size):
+                batch = rows[start : start + self.batch_size]
+                vectors[batch] = loaded.forward([encoded[row] for row in batch], self.batch_size, width)
         return vectors
 
     def _load(self) -> "_Loaded":

@@ -55,7 +55,7 @@ _SERIALISED: dict[str, type[DpEvent]] = {
 }
 _ZCDP_ORDERS = 1 + np.geomspace(1e-3, 1e7, 2000)
 _RDP_ORDERS = np.unique(np.concatenate([1 + np.geomspace(1e-3, 1.0, 60), np.arange(2.0, 257.0), [384.0, 512.0]]))
-_LARGEST_MULTIPLIER = 1e6  # the exact law of larger noise takes gigabytes to write down
+_LARGEST_MULTIPLIER = 2e5  # the exact law of larger noise takes too long to write down
 _SMALLEST_MULTIPLIER = 1e-4
 
 
@@ -235,7 +235,7 @@ def calibrate(
     Returns:
         `float`: the noise multiplier with five significant digits.
     Raises:
-        ConfigError: no multiplier between 1e-4 and 1e6 reaches the target.
+        ConfigError: no multiplier between 1e-4 and 2e5 reaches the target.
     """
     discretisation = interval(epsilon_target)
 

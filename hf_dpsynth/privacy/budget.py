@@ -11,7 +11,8 @@ import math
 import os
 import sqlite3
 from collections import Counter
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -36,7 +37,7 @@ CREATE TABLE IF NOT EXISTS budget (
 );
 CREATE TABLE IF NOT EXISTS runs (
     run TEXT PRIMARY KEY, mechanism TEXT NOT NULL, event TEXT NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('reserved', 'settled')), day TEXT NOT NULL
+    metric TEXT NOT NULL, state TEXT NOT NULL CHECK (state IN ('reserved', 'settled')), day TEXT NOT NULL
 );
 """
 
@@ -99,8 +100,11 @@ class PrivacyBudget:
 
     def spent(self) -> float:
         """Return the epsilon of everything reserved and settled, at the budget's delta. A pure read."""
-        with closing(sqlite3.connect(f"file:{quote(str(self.path.absolute()))}?mode=ro", uri=True)) as database:
-            return self._cost(self._reserved(database))
+        try:
+            with closing(sqlite3.connect(f"file:{quote(str(self.path.absolute()))}?mode=ro", uri=True)) as database:
+                return self._cost(self._reserved(database))
+        except sqlite3.DatabaseError as error:
+            raise self._unreadable(error) from error
 
     def remaining(self) -> float:
         """Return the budget's epsilon less what is spent. A pure read.
@@ -124,20 +128,31 @@ class PrivacyBudget:
         if delta != self.delta:
             raise ConfigError(f"the run's delta is {delta}, the budget's is {self.delta}. Pass delta={self.delta}.")
 
-    def reserve(self, run: str, mechanism: str, event: DpEvent) -> None:
+    def reserve(self, run: str, mechanism: str, event: DpEvent, *, metric: str = "") -> None:
         """Reserve a run's planned events; a run that resumes keeps its reservation.
 
+        Args:
+            run (`str`): the random id of the run's ledger.
+            mechanism (`str`): the mechanism's name, for messages.
+            event (`DpEvent`): the planned events.
+            metric (`str`): the word vectors of a metric budget: scales of one metric add up, of several they do not.
         Raises:
             BudgetExceeded: the events do not fit; nothing was reserved.
-            ConfigError: the run was reserved with other events.
+            ConfigError: the run was reserved with other events, or the budget holds scales of another metric.
         """
         text = json.dumps(event_to_json(event), sort_keys=True)
-        with closing(connect(self.path)) as database, transaction(database):
+        with self._writing() as database:
             held = database.execute("SELECT event, state FROM runs WHERE run = ?", (run,)).fetchone()
             if held is not None:
                 if held[1] == "reserved" and held[0] != text:
                     raise ConfigError("this run holds a reservation for another plan. Pass another out=.")
                 return
+            others = {name for (name,) in database.execute("SELECT metric FROM runs")} - {metric}
+            if others:
+                raise ConfigError(
+                    f"{self.path.name} holds scales over {min(others)!r}; scales over {metric!r} do not add to them. "
+                    "Use a budget for each set of word vectors."
+                )
             total = self._reserved(database)
             total.update(leaves(event))
             cost = self._cost(total)
@@ -147,15 +162,30 @@ class PrivacyBudget:
                     f"{self.epsilon:.6g}. Lower epsilon= of the run, or use what is released already."
                 )
             day = datetime.now(UTC).date().isoformat()
-            database.execute("INSERT INTO runs VALUES (?, ?, ?, 'reserved', ?)", (run, mechanism, text, day))
+            row = (run, mechanism, text, metric, day)
+            database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, 'reserved', ?)", row)
 
     def settle(self, run: str, event: DpEvent) -> None:
         """Replace a reservation by what the run spent; idempotent."""
-        with closing(connect(self.path)) as database, transaction(database):
+        with self._writing() as database:
             database.execute(
                 "UPDATE runs SET event = ?, state = 'settled' WHERE run = ? AND state = 'reserved'",
                 (json.dumps(event_to_json(event), sort_keys=True), run),
             )
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Hold the write lock of the file, which must be there: a budget that vanished must not start anew."""
+        if not self.path.exists():
+            raise ConfigError(f"{self.path} is gone. Put it back, or make a PrivacyBudget with another path.")
+        try:
+            with closing(connect(self.path)) as database, transaction(database):
+                yield database
+        except sqlite3.DatabaseError as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: sqlite3.DatabaseError) -> ConfigError:
+        return ConfigError(f"{self.path} cannot be read as a budget ({error}). Put it back, or pass another path.")
 
     def _cost(self, total: Counter[DpEvent]) -> float:
         event = compose(total)

@@ -7,6 +7,7 @@ The ledger accepts only charges that fit into the planned events, counts include
 
 import json
 import sqlite3
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -102,6 +103,7 @@ class Ledger:
                 self._database.executescript(_SCHEMA)
                 with transaction(self._database):
                     self._pin({"version": _VERSION, **pins})
+                    self._database.execute("INSERT OR IGNORE INTO meta VALUES ('run', ?)", (str(uuid.uuid4()),))
         except sqlite3.DatabaseError as error:
             raise ResumeMismatch(f"{path} is not a ledger ({error}). Move it away or pass another path.") from error
 
@@ -113,6 +115,16 @@ class Ledger:
                     f"the ledger was opened with another {name}. Pass what the first call passed, or another out=."
                 )
             self._database.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
+
+    @property
+    def run_id(self) -> str:
+        """The random name of this ledger, under which a budget holds its reservation."""
+        return str(self._database.execute("SELECT value FROM meta WHERE name = 'run'").fetchone()[0])
+
+    def state(self, key: str) -> str | None:
+        """Return `"charged"`, `"committed"`, or None when the key was never charged."""
+        row = self._row(key)
+        return None if row is None else str(row["state"])
 
     def charge(self, key: str, event: DpEvent, *, count: int = 1, about: dict[str, Any] | None = None) -> None:
         """Spend `count` runs of an event before anything is drawn.

@@ -5,9 +5,21 @@ traceback, a pickle in a cache, a worker that receives more than its slice.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, SupportsIndex
 
 from hf_dpsynth.errors import PrivacyError
+
+
+class PrivateTexts(list[Any]):
+    """A list of private texts whose repr shows none of them, for frames that a traceback prints."""
+
+    def __repr__(self) -> str:
+        return "PrivateTexts(<redacted>)"
+
+    __str__ = __repr__
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise PrivacyError("private texts cannot be pickled: they would outlive the run in a file or another process")
 
 
 class PrivateRecords:
@@ -36,17 +48,17 @@ class PrivateRecords:
         if len(self._labels) != len(self._texts):
             raise PrivacyError("texts and labels have different lengths; each record needs one of each")
 
-    def texts(self) -> list[str | None]:
+    def texts(self) -> PrivateTexts:
         """Return every text, uncut. Sensitive."""
-        return list(self._texts)
+        return PrivateTexts(self._texts)
 
-    def of_label(self, label: tuple[Any, ...]) -> list[str]:
+    def of_label(self, label: tuple[Any, ...]) -> PrivateTexts:
         """Return the non-blank texts of one declared label, cut at the public length. Sensitive."""
-        return [
+        return PrivateTexts(
             text[: self.max_characters]
             for text, own in zip(self._texts, self._labels, strict=True)
             if own == label and text and not text.isspace()
-        ]
+        )
 
     def chunks(self) -> Iterator[bytes]:
         """Yield every record as bytes, for a keyed commitment. Sensitive."""

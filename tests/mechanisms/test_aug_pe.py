@@ -1,6 +1,9 @@
 """aug-pe: plans, rounds and selection by law, on stub models."""
 
+import json
 import math
+import shutil
+import sqlite3
 
 import numpy as np
 import pytest
@@ -24,7 +27,7 @@ from tests.stubs import CANARY, StubEmbedder, StubGenerator, reviews, synth
     [
         ("iterations", 0), ("iterations", 1.5), ("variations", 1), ("lookahead", -1), ("mask_probability", 1.1),
         ("mask_probability", math.nan), ("temperature", math.inf), ("selection", "best"), ("variation", ""),
-        ("threshold", -1), ("iterations", True),
+        ("threshold", -1), ("threshold", math.inf), ("iterations", True),
     ],
 )  # fmt: skip
 def test_a_field_out_of_range_is_refused_by_name(field, value):
@@ -109,9 +112,11 @@ def test_without_noise_the_rows_come_closer_to_the_private_texts():
         return np.mean(near)
 
     ds = reviews(200)
-    fields = {"variations": 4, "word_count_std": 0.0}
-    blind = synth(ds, epsilon=1e-3, num_rows=40, params={"iterations": 6, **fields})
-    sharp = synth(ds, epsilon=math.inf, num_rows=40, params={"iterations": 6, **fields})
+    same = {
+        "num_rows": 40, "label_proportions": {"neg": 0.5, "pos": 0.5},
+        "params": {"iterations": 6, "variations": 4, "word_count_std": 0.0},
+    }  # fmt: skip
+    blind, sharp = synth(ds, epsilon=1e-2, **same), synth(ds, epsilon=math.inf, **same)
     assert closeness(sharp) > closeness(blind) + 0.03
 
 
@@ -166,8 +171,31 @@ def test_an_embedder_without_finite_rows_is_refused(bad):
             rows = super().embed(texts)
             return rows * bad if bad is not None else rows[:-1]
 
-    with pytest.raises(ConfigError, match="the embedder must return"):
+    with pytest.raises(ConfigError, match="the embedder"):
         synth(embedder=Broken())
+
+
+def test_a_private_vector_that_is_not_finite_casts_no_vote_and_raises_no_error():
+    class Fragile(StubEmbedder):
+        def embed(self, texts):
+            rows = super().embed(texts)
+            rows[[CANARY in text for text in texts]] = np.nan
+            return rows
+
+    out = synth(epsilon=math.inf, delta=None, out="run", embedder=Fragile(), params={"iterations": 1})
+    assert len(out) == 12
+    with sqlite3.connect("run/ledger.db") as database:
+        (value,) = database.execute("SELECT value FROM charges WHERE key = 'votes-001'").fetchone()
+    database.close()
+    assert sum(sum(votes) for _, votes in json.loads(value)) == 0
+
+
+def test_a_finished_round_embeds_nothing_again():
+    synth(out="run")
+    shutil.rmtree("run/data")
+    embedder = StubEmbedder()
+    synth(out="run", embedder=embedder)
+    assert embedder.calls == 0
 
 
 def test_an_empty_reply_is_replaced_by_its_parent():

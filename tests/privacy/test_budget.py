@@ -99,6 +99,23 @@ def test_a_metric_budget_adds_scales():
     assert (purse.spent(), purse.remaining()) == (10.0, 0.0)
 
 
+def test_scales_over_other_vectors_do_not_add_up():
+    purse = PrivacyBudget("m.db", epsilon=10.0, delta=0.0, unit="word")
+    purse.reserve("a", "madlib", MultivariateLaplaceDpEvent(1.0), metric="glove-50d")
+    with pytest.raises(ConfigError, match="glove-50d"):
+        purse.reserve("b", "madlib", MultivariateLaplaceDpEvent(1.0), metric="mine@1")
+
+
+def test_a_budget_that_vanished_does_not_start_anew():
+    purse = budget()
+    purse.reserve("a", "aug-pe", RUN)
+    pathlib.Path("b.db").unlink()
+    for call in (purse.spent, lambda: purse.reserve("b", "aug-pe", RUN), lambda: purse.settle("a", RUN)):
+        with pytest.raises(ConfigError, match="Put it back"):
+            call()
+    assert not pathlib.Path("b.db").exists()
+
+
 def test_a_file_that_is_no_budget_is_refused():
     pathlib.Path("b.db").write_text("no database at all " * 99)
     with pytest.raises(ConfigError, match="not a budget"):

@@ -75,10 +75,11 @@ class AugPE:
     temperature: float = 1.2
     variation_temperature: float = 1.0
     subject: str = "text"
-    keywords: tuple[str, ...] = ()
+    keywords: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "keywords", tuple(self.keywords))
+        words = (self.keywords,) if isinstance(self.keywords, str) else tuple(self.keywords)
+        object.__setattr__(self, "keywords", words)
         for name, least in (
             ("iterations", 1), ("variations", 2), ("lookahead", 0), ("min_words", 1), ("max_new_tokens", 1)
         ):  # fmt: skip
@@ -86,7 +87,7 @@ class AugPE:
             if isinstance(value, bool) or not isinstance(value, int) or not value >= least:
                 raise ConfigError(f"aug-pe: {name} is {value!r}; it must be a whole number >= {least}")
         for name, low, high in (
-            ("threshold", 0.0, math.inf),
+            ("threshold", 0.0, 1e12),
             ("mask_probability", 0.0, 1.0),
             ("word_count_std", 0.0, 1e4),
             ("temperature", 0.0, 100.0),
@@ -196,24 +197,29 @@ class _Evolution:
 
     def _vote(self, number: int, name: str, texts: list[str]) -> np.ndarray | None:
         """Return noisy votes, shape (rows,), -inf for texts that stand for an earlier one; None when lost."""
-        groups, about = self._candidates(number, name, texts)
-        kept = [
-            np.asarray([row for row in distinct(group) if row in first], dtype=np.int64)
-            for group, first in zip(groups, self._first(texts), strict=True)
-        ]
-        candidates = [group[rows] for group, rows in zip(groups, kept, strict=True)]
-        private = self._embedded_private()
-        noisy = self.run.ledger.release(
-            f"votes-{number:03d}",
-            count_event(self.sigma, self.plan.adjacency),
-            lambda: [votes.tolist() for votes in noisy_votes(private, candidates, self.sigma)],
-            about=about,
-        )
-        if noisy is None:
+        key = f"votes-{number:03d}"
+        candidates, about = self._candidates(number, name, texts)
+        groups: list[np.ndarray] = []
+        private: list[np.ndarray] = []
+        kept: list[np.ndarray] = []
+        if self.run.ledger.state(key) is None:  # embed before the charge, so that a failure costs nothing
+            groups, private = np.split(candidates(), self.bounds[1:-1]), self._embedded_private()
+            kept = [
+                np.asarray([row for row in distinct(group) if row in first], dtype=np.int64)
+                for group, first in zip(groups, self._first(texts), strict=True)
+            ]
+
+        def draw() -> list[list[list[int]]]:
+            rivals = [group[rows] for group, rows in zip(groups, kept, strict=True)]
+            noisy = noisy_votes(private, rivals, self.sigma)
+            return [[rows.tolist(), votes.tolist()] for rows, votes in zip(kept, noisy, strict=True)]
+
+        released = self.run.ledger.release(key, count_event(self.sigma, self.plan.adjacency), draw, about=about)
+        if released is None:
             return None
         scores = np.full(len(texts), -np.inf)
-        for start, rows, votes in zip(self.bounds, kept, noisy, strict=False):
-            scores[start + rows] = votes
+        for start, (rows, votes) in zip(self.bounds, released, strict=False):
+            scores[start + np.asarray(rows, dtype=np.int64)] = votes
         return scores
 
     def _first(self, texts: list[str]) -> list[set[int]]:
@@ -223,25 +229,23 @@ class _Evolution:
             for start, stop in pairwise(self.bounds)
         ]
 
-    def _candidates(self, number: int, name: str, texts: list[str]) -> tuple[list[np.ndarray], dict[str, Any]]:
-        """Return the embeddings to vote on, by label, and the digests of the texts behind them."""
+    def _candidates(self, number: int, name: str, texts: list[str]) -> tuple[Callable[[], np.ndarray], dict[str, Any]]:
+        """Return what embeds the candidates, and the digests of the texts behind them."""
         about = {"population": self.run.store.digest(name)}
         degree = self.mechanism.lookahead
-        if degree:
-            ahead = f"lookahead-{number:03d}"
-            parents = [position for position in range(len(texts)) for _ in range(degree)]
-            varied = self._grow(
-                ahead,
-                self._variation(ahead, texts, parents),
-                self.mechanism.variation_temperature,
-                copied=[None] * len(parents),
-                fallback=[texts[row] for row in parents],
-            )
-            about["lookahead"] = self.run.store.digest(ahead)
-            embeddings = self._embed(varied).reshape(len(texts), degree, -1).mean(axis=1)
-        else:
-            embeddings = self._embed(texts)
-        return np.split(embeddings, self.bounds[1:-1]), about
+        if not degree:
+            return lambda: self._embed(texts), about
+        ahead = f"lookahead-{number:03d}"
+        parents = [position for position in range(len(texts)) for _ in range(degree)]
+        varied = self._grow(
+            ahead,
+            self._variation(ahead, texts, parents),
+            self.mechanism.variation_temperature,
+            copied=[None] * len(parents),
+            fallback=[texts[row] for row in parents],
+        )
+        about["lookahead"] = self.run.store.digest(ahead)
+        return lambda: self._embed(varied).reshape(len(texts), degree, -1).mean(axis=1), about
 
     def _next(self, name: str, number: int, texts: list[str], scores: np.ndarray) -> list[str]:
         """Select by noisy votes and vary: post-processing."""
@@ -326,19 +330,33 @@ class _Evolution:
         return [prompts.clean(text) for text in made]
 
     def _embed(self, texts: Sequence[str]) -> np.ndarray:
-        embeddings = np.asarray(self.public.embedder.embed(texts), dtype=np.float32)
-        if embeddings.ndim != 2 or len(embeddings) != len(texts) or not np.isfinite(embeddings).all():
-            raise ConfigError("the embedder must return one finite vector a text, shape (n, d)")
+        """Embed public texts."""
+        embeddings = self._shaped(self.public.embedder.embed(texts), len(texts))
+        if not np.isfinite(embeddings).all():
+            raise ConfigError("the embedder returned a vector of a synthetic text that is not finite")
         return embeddings
 
+    @staticmethod
+    def _shaped(embeddings: Any, number: int) -> np.ndarray:
+        rows = np.asarray(embeddings, dtype=np.float32)
+        if rows.ndim != 2 or len(rows) != number:
+            raise ConfigError("the embedder must return one vector for each text, shape (n, d)")
+        return rows
+
     def _embedded_private(self) -> list[np.ndarray]:
-        """Embed the private texts once, label by label. Sensitive."""
+        """Embed the private texts once, label by label. Sensitive.
+
+        A vector that is not finite casts no vote: an error would tell that such a record is there.
+        """
         if self._private_embeddings is None:
-            groups = [self.private.of_label(label) for label in self.plan.labels]
             width = self._embed(["width"]).shape[1]
-            self._private_embeddings = [
-                self._embed(texts) if texts else np.zeros((0, width), dtype=np.float32) for texts in groups
-            ]
+            self._private_embeddings = []
+            for label in self.plan.labels:
+                texts = self.private.of_label(label)
+                rows = np.zeros((0, width), dtype=np.float32)
+                if len(texts):
+                    rows = self._shaped(self.public.embedder.embed(texts), len(texts))
+                self._private_embeddings.append(rows[np.isfinite(rows).all(axis=1)])
         return self._private_embeddings
 
 

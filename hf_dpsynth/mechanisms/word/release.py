@@ -5,12 +5,13 @@ does not depend on `batch_size` or `num_proc` and never repeats. Workers get the
 private touches a disk or a cache.
 """
 
+import contextlib
 import json
 import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -38,27 +39,47 @@ class Job:
     num_proc: int
 
 
-def released(ledger: Ledger, split: str, records: PrivateRecords, job: Job) -> list[str | None]:
-    """Charge the ledger for a split, privatize it, and commit.
+def release_split(
+    ledger: Ledger,
+    split: str,
+    records: PrivateRecords,
+    job: Job,
+    write: Callable[[list[str | None]], None],
+    *,
+    written: bool,
+) -> None:
+    """Charge the ledger for a split, privatize it, write its rows whole, and commit.
 
-    Returns:
-        `list[str | None]`: one text a record. Public under the charge.
+    Args:
+        ledger (`Ledger`): the run's ledger.
+        split (`str`): the split's name.
+        records (`PrivateRecords`): its texts. Sensitive.
+        job (`Job`): how to privatize.
+        write (`Callable[[list[str | None]], None]`): puts the privatized texts where they stay.
+        written (`bool`): whether rows of this split are there already, from an earlier start.
     Raises:
-        PrivacyError: an earlier process was stopped between charge and commit; that release is lost.
+        PrivacyError: an earlier process was stopped between charge and write; that release is lost.
     """
     key = f"privatize/{split}"
-    if key in ledger.lost:
-        raise PrivacyError(f"{key} was charged and lost when a process stopped. Its key is gone: pass another out=.")
-    ledger.charge(key, job.mechanism.event(job.epsilon))
-    texts = records.texts()
-    workers = min(job.num_proc, len(texts))
-    row_key = job.key.derive(job.mechanism.name, json.dumps(asdict(job.mechanism), sort_keys=True), split)  # type: ignore[call-overload]
-    if workers == 1:
-        made = _privatized(job.mechanism, job.vectors, job.epsilon, row_key, 0, texts, job.batch_size)
-    else:
-        made = _in_workers(job, row_key, texts, workers)
-    ledger.commit(key, "released")
-    return made
+    state = ledger.state(key)
+    if state is not None and not written:
+        ledger.finish()
+        raise PrivacyError(f"{key} was charged and its rows are gone with the key of their noise. Pass another out=.")
+    if state is None:
+        texts = records.texts()
+        workers = min(job.num_proc, len(texts))
+        if workers > 1:
+            _check_sendable(job)
+        ledger.charge(key, job.mechanism.event(job.epsilon))
+        fields = json.dumps(asdict(job.mechanism), sort_keys=True)  # type: ignore[call-overload]
+        row_key = job.key.derive(job.mechanism.name, fields, split)
+        if workers > 1:
+            write(_in_workers(job, row_key, texts, workers))
+        else:
+            write(_privatized(job.mechanism, job.vectors, job.epsilon, row_key, 0, texts, job.batch_size))
+    if state != "committed":
+        # rows that were written before a stop are the draw of this charge: they are committed, not drawn again
+        ledger.commit(key, "released")
 
 
 def _privatized(
@@ -122,12 +143,20 @@ def _in_workers(job: Job, key: Key, texts: list[str | None], workers: int) -> li
                     pipe.close()
 
 
-def _send(process: "subprocess.Popen[bytes]", order: tuple[Any, ...]) -> None:
+def _check_sendable(job: Job) -> None:
+    """Refuse, before anything is charged, what a fresh interpreter could not load."""
     try:
-        data = pickle.dumps(order)
+        pickle.dumps((job.mechanism, job.vectors))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ConfigError("this mechanism or these vectors cannot be sent to workers. Use num_proc=1.") from error
+    if "__main__" in (type(job.mechanism).__module__, type(job.vectors).__module__):
+        raise ConfigError("a mechanism or vectors of a class in __main__ cannot be sent to workers. Use num_proc=1.")
+
+
+def _send(process: "subprocess.Popen[bytes]", order: tuple[Any, ...]) -> None:
     assert process.stdin is not None
-    process.stdin.write(data)
-    process.stdin.close()
+    with contextlib.suppress(BrokenPipeError):  # a worker that died at once is reported by its exit code
+        process.stdin.write(pickle.dumps(order))
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
     process.stdin = None
