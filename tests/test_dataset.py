@@ -148,7 +148,7 @@ BAD = {
         {"label_proportions": [0.5, 0.5]},
     ],
     "seed": [{"seed": "x"}, {"seed": -1}],
-    "out": [{"out": 3}, {"out": "."}],
+    "out": [{"out": 3}],
     "budget": [{"budget": "b.db"}],
     "num_rows": [{"num_rows": 0}, {"num_rows": 2.5}],
     "unit": [{"unit": "user_id"}],
@@ -163,7 +163,7 @@ BAD = {
 def test_a_bad_argument_is_refused_by_name_and_nothing_runs(word, change):
     generator, embedder = StubGenerator(), StubEmbedder()
     with pytest.raises(HfDpsynthError) as caught:
-        synth(out="run", generator=generator, embedder=embedder, **change)
+        synth(**{"out": "run", "generator": generator, "embedder": embedder} | change)
     assert word.split("_")[0].rstrip("s") in str(caught.value).lower() and CANARY not in str(caught.value)
     assert generator.calls == embedder.calls == 0
 

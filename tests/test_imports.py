@@ -77,7 +77,7 @@ def ambient(tree):
         allowed = ("np.random.Generator", "np.random.PCG64", "np.random")
         if text.startswith(("random.", "np.random", "numpy.random")) and text not in allowed:
             yield text
-        elif text in ("import random", "torch.manual_seed", "torch.random") or text.startswith("from random"):
+        elif text in ("import random", "torch.manual_seed", "torch.random") or text.startswith("from random "):
             yield text
 
 

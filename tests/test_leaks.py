@@ -1,6 +1,7 @@
 """Canaries in texts and labels must not appear in a file, a log, an exception, a repr or a prompt."""
 
 import contextlib
+import fcntl
 import io
 import logging
 import os
@@ -9,8 +10,10 @@ import pickle
 import pty
 import re
 import sqlite3
+import struct
 import subprocess
 import sys
+import termios
 import textwrap
 import traceback
 
@@ -141,6 +144,7 @@ def test_a_terminal_shows_no_number_of_private_texts():
     """)
     environment = {k: v for k, v in os.environ.items() if k != "HF_DATASETS_DISABLE_PROGRESS_BARS"}
     primary, secondary = pty.openpty()
+    fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-c", script], cwd=ROOT, env=environment, stdout=secondary, stderr=secondary
     )

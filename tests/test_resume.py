@@ -126,8 +126,8 @@ PRIVATIZE = textwrap.dedent("""
         try:
             out = privatize()
             ends.append([out["train"]["text"][:], out["test"]["text"][:], len(out.privacy.charges)])
-        except errors.PrivacyError as error:
-            ends.append(str(error))
+        except errors.PrivacyError:
+            ends.append("LOST")
     assert ends[0] == ends[1], "a call after the end changed"
     assert budget.spent() <= 10
     print("LOST" if isinstance(ends[0], str) else "DONE", budget.spent())
