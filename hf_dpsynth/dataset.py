@@ -6,12 +6,11 @@ call, so that importing the package stays light.
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hf_dpsynth.errors import BudgetExceeded, ConfigError, PrivacyError
+from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.logging import get_logger
 
 if TYPE_CHECKING:
@@ -19,11 +18,7 @@ if TYPE_CHECKING:
 
     from hf_dpsynth.mechanisms.base import Privatizer
     from hf_dpsynth.models.base import Embedder, TextGenerator
-    from hf_dpsynth.plans import Plan
     from hf_dpsynth.privacy.budget import PrivacyBudget
-    from hf_dpsynth.privacy.keys import Key
-    from hf_dpsynth.privacy.ledger import Ledger
-    from hf_dpsynth.privacy.records import PrivateRecords
     from hf_dpsynth.store import Store
 
 logger = get_logger(__name__)
@@ -82,6 +77,7 @@ def privatize(
     from hf_dpsynth.models.word_vectors import load_vectors
     from hf_dpsynth.privacy.records import PrivateRecords
     from hf_dpsynth.release import Release, remember
+    from hf_dpsynth.run import keys, opened
 
     found: Privatizer = registry.resolve(mechanism, params, "privatize")
     splits = _splits(ds)
@@ -103,9 +99,9 @@ def privatize(
     )
     raw = {name: split.with_format(None) for name, split in splits.items()}
     records = {name: PrivateRecords(rows[column][:], columns.read_rows(rows, kept)) for name, rows in raw.items()}
-    with _opened(plan, out, budget, records) as (ledger, store):
+    with opened(plan, out, budget, records) as (ledger, store):
         if not ledger.finished:
-            job = Job(found, words, float(epsilon), _keys(insecure_noise_seed), size, workers)
+            job = Job(found, words, float(epsilon), keys(insecure_noise_seed), size, workers)
             for name, rows in raw.items():
                 write = partial(_write_privatized, store, name, rows, column, kept)
                 release_split(ledger, name, records[name], job, write, written=store.data_path(name).exists())
@@ -182,19 +178,24 @@ def synthesize(
         BudgetExceeded: the budget has too little left; no model ran.
         ResumeMismatch: `out` holds another plan or other data.
     Examples:
-        ```py
         >>> import hf_dpsynth
-        >>> reviews = hf_dpsynth.data.load("movie")
-        >>> synth = reviews.synthesize("aug-pe", epsilon=4, delta=1e-5, label_column="label", num_rows=100)
-        >>> print(synth["train"].privacy.statement())
-        ```
+        >>> reviews = hf_dpsynth.data.load("movie")["train"].select(range(20))
+        >>> class Echo:
+        ...     def generate(self, prompts, *, max_new_tokens, temperature, seed):
+        ...         return [f"a good film, number {seed % 7}"] * len(prompts)
+        >>> synth = reviews.synthesize(
+        ...     "aug-pe", epsilon=4, delta=1e-3, label_column="label", num_rows=4, generator=Echo(),
+        ...     params={"iterations": 1},
+        ... )
+        >>> synth.privacy.guarantee.epsilon, synth.privacy.guarantee.neighbours
+        (4.0, 'add-remove')
     """
     from hf_dpsynth import columns, models, registry
     from hf_dpsynth.mechanisms.base import PublicInputs, Synthesizer
     from hf_dpsynth.mechanisms.planning import check_seed, plan_synthesis
     from hf_dpsynth.privacy.records import PrivateRecords
     from hf_dpsynth.release import Release, remember
-    from hf_dpsynth.run import Run
+    from hf_dpsynth.run import Run, devices, keys, opened
 
     found: Synthesizer = registry.resolve(mechanism, params, "synthesize")
     for name, value in (("public", public), ("secrets", secrets)):
@@ -207,8 +208,8 @@ def synthesize(
     if delta is None and budget is not None:
         delta = budget.delta
     inputs = PublicInputs(
-        generator=models.load_generator(generator if generator is not None else "smollm2-135m"),
-        embedder=models.load_embedder(embedder if embedder is not None else "minilm"),
+        generator=models.load_generator("smollm2-135m" if generator is None else generator),
+        embedder=models.load_embedder("minilm" if embedder is None else embedder),
     )
     plan = plan_synthesis(
         found,
@@ -234,9 +235,9 @@ def synthesize(
         raise ConfigError("num_rows= must be given with adjacency='add-remove': its default is the number of records.")
     records = PrivateRecords(data.with_format(None)[column][:], columns.read_rows(data, conditions))
     features = columns.output_features(data.features, (column, *conditions))
-    with _opened(plan, out, budget, {split: records}, resume=resume) as (ledger, store):
+    with opened(plan, out, budget, {split: records}, resume=resume) as (ledger, store):
         if not (ledger.finished and store.data_path("train").exists()):
-            run = Run(ledger, store, _keys(insecure_noise_seed), _devices())
+            run = Run(ledger, store, keys(insecure_noise_seed), devices())
             rows = [columns.encode(features, row) for row in found.run(records, inputs, plan, run)]
             store.write_data("train", _parquet(features, {name: [row[name] for row in rows] for name in features}))
             ledger.finish()
@@ -250,83 +251,6 @@ def synthesize(
     return result
 
 
-@contextmanager
-def _opened(
-    plan: "Plan",
-    out: str | os.PathLike[str] | None,
-    budget: "PrivacyBudget | None",
-    records: "Mapping[str, PrivateRecords]",
-    *,
-    resume: bool = True,
-) -> "Iterator[tuple[Ledger, Store]]":
-    """Open the run directory and the ledger, and hold the budget: nothing has been drawn yet."""
-    from hf_dpsynth.privacy.ledger import Ledger
-    from hf_dpsynth.store import Store
-
-    _check_budget(budget, plan)
-    store = Store(out)
-    with store.opened():
-        fresh = not (store.folder / "ledger.db").exists()
-        if not fresh and not resume:
-            raise ConfigError(f"out={str(out)!r} holds a run and resume=False. Pass another out=, or resume=True.")
-        store.pin(plan)
-        key = store.commitment_key(fresh=fresh)
-        commitment = key.commit(chunk for name in sorted(records) for chunk in records[name].chunks())
-        ledger = Ledger(
-            store.ledger_path,
-            allowance=plan.event,
-            guarantee=plan.guarantee,
-            pins={"plan": plan.digest(), "data": commitment},
-        )
-        try:
-            _reserve(budget, plan, ledger, store, fresh=fresh)
-            yield ledger, store
-        finally:
-            # a run in memory cannot resume: what it did not spend goes back also after an error
-            if budget is not None and (ledger.finished or not store.kept):
-                budget.settle(ledger.run_id, ledger.spent())
-            ledger.close()
-
-
-def _check_budget(budget: "PrivacyBudget | None", plan: "Plan") -> None:
-    from hf_dpsynth.privacy.budget import PrivacyBudget
-
-    if budget is None:
-        return
-    if not isinstance(budget, PrivacyBudget):
-        raise ConfigError(f"budget= is of type {type(budget).__name__}; pass a hf_dpsynth.PrivacyBudget.")
-    budget.check(unit=getattr(plan.guarantee, "unit", "record"), adjacency=plan.adjacency, delta=plan.delta)
-
-
-def _reserve(budget: "PrivacyBudget | None", plan: "Plan", ledger: "Ledger", store: "Store", *, fresh: bool) -> None:
-    """Reserve the plan under the ledger's own random id: a new ledger never enters an old reservation."""
-    if budget is None:
-        return
-    try:
-        budget.reserve(ledger.run_id, plan.mechanism, plan.event, metric=plan.model_ids.get("vectors", ""))
-    except BudgetExceeded:
-        if fresh:
-            store.discard()
-        raise
-
-
-def _keys(insecure_noise_seed: int | None) -> "Key":
-    from hf_dpsynth.privacy.keys import Key
-
-    return Key() if insecure_noise_seed is None else Key.from_insecure_seed(insecure_noise_seed)
-
-
-def _devices() -> Any:
-    from hf_dpsynth.devices import Devices
-
-    devices = Devices.current()
-    if devices.world_size > 1:
-        raise ConfigError(
-            f"WORLD_SIZE is {devices.world_size}: several processes are not supported. Start one process."
-        )
-    return devices
-
-
 def _at_least_one(name: str, number: Any) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise ConfigError(f"{name} is {number!r}; it must be a whole number >= 1")
@@ -334,7 +258,10 @@ def _at_least_one(name: str, number: Any) -> int:
 
 
 def _is_ours(model: Any) -> bool:
-    return type(model).__module__.startswith("hf_dpsynth.")
+    from hf_dpsynth.models.causal_lm import CausalLM
+    from hf_dpsynth.models.sentence import SentenceEmbedder
+
+    return isinstance(model, (CausalLM, SentenceEmbedder))
 
 
 def _model_id(model: Any) -> str:
