@@ -59,6 +59,7 @@ class PrivacyBudget:
         >>> budget = PrivacyBudget(os.path.join(folder.name, "reviews.db"), epsilon=8, delta=1e-6)
         >>> budget.spent(), budget.remaining()
         (0.0, 8.0)
+        >>> folder.cleanup()
     """
 
     def __init__(
