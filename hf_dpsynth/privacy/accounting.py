@@ -207,6 +207,19 @@ def gaussian_mu(epsilon_target: float, delta: float) -> float:
     return math.exp(brentq(excess, math.log(1e-12), high, xtol=1e-12))
 
 
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the epsilon of mu-Gaussian DP at delta: the inverse of `gaussian_mu`. For planning and advice only."""
+
+    def excess(target: float) -> float:
+        first = norm.cdf(-target / mu + mu / 2)
+        return float(first - math.exp(min(700.0, target + norm.logcdf(-target / mu - mu / 2)))) - delta
+
+    high = 1.0
+    while excess(high) > 0:
+        high *= 2
+    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, high))
+
+
 def round_up(value: float, digits: int = 5) -> float:
     """Round a positive number up to significant digits."""
     step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)

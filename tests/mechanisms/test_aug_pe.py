@@ -15,7 +15,8 @@ import hf_dpsynth
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.mechanisms.base import largest_remainder
 from hf_dpsynth.mechanisms.evolution import prompts
-from hf_dpsynth.mechanisms.evolution.aug_pe import AugPE, select
+from hf_dpsynth.mechanisms.evolution.aug_pe import AugPE
+from hf_dpsynth.mechanisms.evolution.ranking import select
 from hf_dpsynth.plans import Facts
 from hf_dpsynth.privacy import accounting
 from hf_dpsynth.privacy.accounting import leaves

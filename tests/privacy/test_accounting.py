@@ -92,6 +92,12 @@ def test_extreme_epsilons_calibrate_without_overflow(epsilon):
     assert accounting.epsilon(rounds(sigma, 10), 1e-6, discretisation=discretisation) <= epsilon
 
 
+@given(st.floats(0.01, 20.0), st.floats(-9, -2))
+def test_the_closed_forms_are_inverse_to_each_other(epsilon, log_delta):
+    mu = accounting.gaussian_mu(epsilon, 10**log_delta)
+    assert accounting.gaussian_epsilon(mu, 10**log_delta) == pytest.approx(epsilon, rel=1e-4)
+
+
 def test_a_replaced_vote_costs_the_square_root_of_two():
     assert abs(calibrated(1.0, 1e-6, shifts=(1, 1)) / calibrated(1.0, 1e-6) - math.sqrt(2)) < 0.02
 

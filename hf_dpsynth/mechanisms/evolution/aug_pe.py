@@ -14,13 +14,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting import ComposedDpEvent, DpEvent, SelfComposedDpEvent
-from scipy.stats import norm
 
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import progress_bar
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, largest_remainder
 from hf_dpsynth.mechanisms.evolution import prompts
-from hf_dpsynth.plans import Cost, Facts, Plan
+from hf_dpsynth.mechanisms.evolution.ranking import select
+from hf_dpsynth.models.base import TextGenerator
+from hf_dpsynth.plans import Cost, Facts, Label, Plan
+from hf_dpsynth.privacy.accounting import gaussian_epsilon
 from hf_dpsynth.privacy.keys import public_generator, public_seed
 from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.privacy.selection import count_event, distinct, noisy_label_counts, noisy_votes
@@ -136,7 +138,7 @@ class AugPE:
         return (
             f"a candidate expects {expected:.3g} votes and the noise has a standard deviation of "
             f"{noise_multiplier:.3g}: the votes drown. About {needed} records, or epsilon "
-            f"{_epsilon_of(mu, delta):.3g}, or fewer num_rows or iterations would do.",
+            f"{gaussian_epsilon(mu, delta):.3g}, or fewer num_rows or iterations would do.",
         )
 
     def run(self, private: PrivateRecords, public: PublicInputs, plan: Plan, run: Run) -> Iterator[Row]:
@@ -146,6 +148,54 @@ class AugPE:
         for position in public_generator(plan.seed, "row order").permutation(len(texts)).tolist():
             label = plan.labels[evolution.label_of(position)]
             yield {plan.text_column: texts[position], **dict(zip(plan.label_columns, label, strict=True))}
+
+    def more(
+        self, released: Sequence[tuple[str, Label]], generator: TextGenerator, plan: Plan, num_rows: int, seed: int
+    ) -> Iterator[Row]:
+        """Yield further rows: variations of released ones, in the shares they have. Post-processing, no charge.
+
+        Args:
+            released (`Sequence[tuple[str, tuple]]`): text and label of each released row. Public.
+            generator (`TextGenerator`): makes the texts.
+            plan (`Plan`): of the release.
+            num_rows (`int`): rows to make.
+            seed (`int`): of public randomness; another seed gives other rows.
+        """
+        by_label = [[text for text, own in released if own == label] for label in plan.labels]
+        parts = largest_remainder(num_rows, [float(len(texts)) for texts in by_label])
+        for label, texts, part in zip(plan.labels, by_label, parts, strict=True):
+            name = prompts.describe(plan.label_columns, label)
+            for start in range(0, part, _BLOCK):
+                parents = [texts[row % len(texts)] for row in range(start, min(part, start + _BLOCK))]
+                streams = [public_generator(seed, "more", name, start + i) for i in range(len(parents))]
+                asked = [self.variation_prompt(t, name, s) for t, s in zip(parents, streams, strict=True)]
+                stream = public_seed(seed, "more", name, start)
+                made = self.replies(generator, asked, self.variation_temperature, stream)
+                for text, parent in zip(made, parents, strict=True):
+                    yield {plan.text_column: text or parent, **dict(zip(plan.label_columns, label, strict=True))}
+
+    def variation_prompt(self, text: str, label: str, generator: np.random.Generator) -> str:
+        """Return the prompt that asks for a variation of a public text."""
+        aim = len(text.split()) + generator.normal(0.0, self.word_count_std)
+        words = max(self.min_words, round(aim))
+        if self.variation == "paraphrase":
+            return prompts.paraphrase(self.subject, label, text, words, generator)
+        return prompts.fill_blanks(self.subject, label, text, words, generator, self.mask_probability)
+
+    def replies(self, generator: TextGenerator, asked: list[str], temperature: float, seed: int) -> list[str]:
+        """Return one cleaned reply for each prompt.
+
+        Raises:
+            ConfigError: the generator returned another number of texts.
+        """
+        if not asked:
+            return []
+        made = generator.generate(asked, max_new_tokens=self.max_new_tokens, temperature=temperature, seed=seed)
+        if len(made) != len(asked):
+            raise ConfigError(
+                f"the generator returned {len(made)} texts for {len(asked)} prompts; it must return one for each"
+            )
+        return [prompts.clean(text) for text in made]
 
 
 class _Evolution:
@@ -283,16 +333,10 @@ class _Evolution:
         return prompt
 
     def _variation(self, name: str, texts: list[str], parents: list[int]) -> Callable[[int], str]:
-        mechanism = self.mechanism
-
         def prompt(position: int) -> str:
             generator = public_generator(self.plan.seed, name, position)
-            text, label = texts[parents[position]], self.names[self.label_of(parents[position])]
-            aim = len(text.split()) + generator.normal(0.0, mechanism.word_count_std)
-            words = max(mechanism.min_words, round(aim))
-            if mechanism.variation == "paraphrase":
-                return prompts.paraphrase(mechanism.subject, label, text, words, generator)
-            return prompts.fill_blanks(mechanism.subject, label, text, words, generator, mechanism.mask_probability)
+            label = self.names[self.label_of(parents[position])]
+            return self.mechanism.variation_prompt(texts[parents[position]], label, generator)
 
         return prompt
 
@@ -309,25 +353,13 @@ class _Evolution:
 
         def make(start: int, stop: int) -> list[str]:
             missing = [position for position in range(start, stop) if copied[position] is None]
-            made = iter(self._generate([prompt(i) for i in missing], temperature, (name, start)) if missing else ())
+            asked, seed = [prompt(position) for position in missing], public_seed(self.plan.seed, name, start)
+            made = iter(self.mechanism.replies(self.public.generator, asked, temperature, seed))
             # an empty reply is replaced by its parent, so that a population never shrinks
             texts = zip(copied[start:stop], fallback[start:stop], strict=True)
             return [next(made) or parent if text is None else text for text, parent in texts]
 
         return self.run.store.grow(name, len(copied), _BLOCK, make)
-
-    def _generate(self, asked: list[str], temperature: float, stream: tuple[str, int]) -> list[str]:
-        made = self.public.generator.generate(
-            asked,
-            max_new_tokens=self.mechanism.max_new_tokens,
-            temperature=temperature,
-            seed=public_seed(self.plan.seed, *stream),
-        )
-        if len(made) != len(asked):
-            raise ConfigError(
-                f"the generator returned {len(made)} texts for {len(asked)} prompts; it must return one for each"
-            )
-        return [prompts.clean(text) for text in made]
 
     def _embed(self, texts: Sequence[str]) -> np.ndarray:
         """Embed public texts."""
@@ -358,43 +390,3 @@ class _Evolution:
                     rows = self._shaped(self.public.embedder.embed(texts), len(texts))
                 self._private_embeddings.append(rows[np.isfinite(rows).all(axis=1)])
         return self._private_embeddings
-
-
-def select(
-    scores: np.ndarray, number: int, selection: str, threshold: float, generator: np.random.Generator
-) -> np.ndarray:
-    """Return the positions of the candidates to keep, best first: post-processing of noisy votes.
-
-    Args:
-        scores (`np.ndarray`): noisy votes, shape (m,); -inf marks a duplicate, which comes last.
-        number (`int`): how many to keep.
-        selection (`str`): `"rank"` or `"proportional"` (drawn with replacement).
-        threshold (`float`): votes are clipped at it from below, then lowered by it.
-        generator (`np.random.Generator`): a public stream.
-    Returns:
-        `np.ndarray`: positions, shape (min(number, m),), int64.
-    """
-    if not len(scores):
-        return np.zeros(0, dtype=np.int64)
-    votes = np.maximum(scores, threshold) - threshold
-    if selection == "proportional" and votes.sum() > 0:
-        return generator.choice(len(votes), size=number, p=votes / votes.sum())
-    # ties are broken by a public stream: the order of generation must not decide
-    ranked = np.where(np.isneginf(scores), -1.0, votes)
-    return np.lexsort((generator.random(len(scores)), -ranked))[:number]
-
-
-def _epsilon_of(mu: float, delta: float) -> float:
-    """Return the epsilon of mu-GDP at delta, for advice in a warning."""
-    low, high = 0.0, 1.0
-    while _delta_of(high, mu) > delta:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _delta_of(middle, mu) > delta else (low, middle)
-    return high
-
-
-def _delta_of(epsilon: float, mu: float) -> float:
-    first = norm.cdf(-epsilon / mu + mu / 2)
-    return float(first - math.exp(min(700.0, epsilon + norm.logcdf(-epsilon / mu - mu / 2))))
