@@ -13,6 +13,7 @@ import numpy as np
 from hf_dpsynth.errors import ConfigError
 
 Label = tuple[Any, ...]
+MAX_LABELS = 1000
 
 
 def _is_string(feature: Any) -> bool:
@@ -92,9 +93,20 @@ def label_domain(
     else:
         domain = _from_features(features, columns)
     domain = tuple(_named(features, columns, label) for label in domain)
+    _check_size(domain, features)
+    return domain, None if proportions is None else _declared_shares(features, columns, domain, proportions)
+
+
+def _check_size(domain: tuple[Label, ...], features: Any) -> None:
     if len(set(domain)) != len(domain) or not domain:
         raise ConfigError(f"labels= has {len(domain)} labels, {len(set(domain))} of them distinct; name each once.")
-    return domain, None if proportions is None else _declared_shares(features, columns, domain, proportions)
+    if features is not None and len(domain) == 1:
+        raise ConfigError(f"labels= has a single label, {domain[0]}: there is nothing to condition on. Leave it out.")
+    if len(domain) > MAX_LABELS:
+        raise ConfigError(
+            f"labels= has {len(domain)} labels; the limit is {MAX_LABELS}. Votes for so many labels drown in the noise: "
+            "group them, or leave label_column out."
+        )
 
 
 def _declared_shares(

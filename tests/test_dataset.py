@@ -135,6 +135,8 @@ BAD = {
         {"labels": "neg"},
         {"labels": []},
         {"labels": [["neg"], ["pos"]]},
+        {"labels": ["neg"]},
+        {"labels": [f"label {i}" for i in range(5000)]},
         {"labels": [1, 2]},
         {"labels": [None, "neg"]},
         {"labels": {"label": "neg"}},

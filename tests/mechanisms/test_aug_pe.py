@@ -117,8 +117,10 @@ def test_without_noise_the_rows_come_closer_to_the_private_texts():
         "num_rows": 40, "label_proportions": {"neg": 0.5, "pos": 0.5},
         "params": {"iterations": 6, "variations": 4, "word_count_std": 0.0},
     }  # fmt: skip
-    blind, sharp = synth(ds, epsilon=1e-2, **same), synth(ds, epsilon=math.inf, **same)
-    assert closeness(sharp) > closeness(blind) + 0.03
+    # over 25 runs without information closeness was .256 +- .012, with it .32: six standard errors above the bound,
+    # and a selection that ignored the votes would pass once in a hundred and fifty
+    blind = np.mean([closeness(synth(ds, epsilon=1e-2, **same)) for _ in range(4)])
+    assert closeness(synth(ds, epsilon=math.inf, **same)) > blind + 0.03
 
 
 @pytest.mark.parametrize(
