@@ -170,3 +170,61 @@ def test_another_kept_column_is_other_data(tmp_path):
     other = ds.remove_columns("label").add_column("label", ["pos"] * 9)
     with pytest.raises(ResumeMismatch):
         other.privatize("madlib", keep_columns=["label"], **same)
+
+
+BUDGETED = textwrap.dedent("""
+    import os, sys
+    import hf_dpsynth
+    from hf_dpsynth import errors
+    from hf_dpsynth.privacy import budget, ledger
+    from tests.stubs import synth
+
+    def run(folder):
+        return synth(out=folder, budget=hf_dpsynth.PrivacyBudget("b.db", epsilon=4.5, delta=1e-4))
+
+    os.chdir(sys.argv[1])
+    synth()  # imports and calibrates once, before the forks
+""")
+RACE = BUDGETED + textwrap.dedent("""
+    for number in range(4):
+        if os.fork() == 0:
+            try:
+                run(f"run-{number}")
+            except errors.BudgetExceeded:
+                os._exit(3)
+            os._exit(0)
+    codes = [os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(4)]
+    print(sorted(codes), hf_dpsynth.PrivacyBudget("b.db", epsilon=4.5, delta=1e-4).spent() <= 4.5)
+""")
+KILL = BUDGETED + textwrap.dedent("""
+    for limit in range(40):
+        if os.fork() == 0:
+            calls = 0
+            def counted(original):
+                def call(*args, **more):
+                    global calls
+                    calls += 1
+                    if calls > limit:
+                        os._exit(41)
+                    return original(*args, **more)
+                return call
+            for module in (ledger, budget):  # before each transaction, of the ledger and of the budget
+                module.transaction = counted(module.transaction)
+            out = run("run")
+            os._exit(0 if len(out.privacy.charges) == 4 else 5)
+        code = os.waitstatus_to_exitcode(os.wait()[1])
+        assert code in (0, 41), code
+        spent = hf_dpsynth.PrivacyBudget("b.db", epsilon=4.5, delta=1e-4).spent()
+        assert spent <= 4.0, spent
+    print(code, 3.9 < spent)
+""")
+
+
+@pytest.mark.parametrize(("script", "end"), [(RACE, "[0, 3, 3, 3] True"), (KILL, "0 True")])
+def test_whole_runs_on_one_budget_never_overspend_when_they_race_or_are_killed(tmp_path, script, end):
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == end
