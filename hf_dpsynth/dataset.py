@@ -259,9 +259,10 @@ def _at_least_one(name: str, number: Any) -> int:
 
 def _is_ours(model: Any) -> bool:
     from hf_dpsynth.models.causal_lm import CausalLM
+    from hf_dpsynth.models.endpoint import Endpoint
     from hf_dpsynth.models.sentence import SentenceEmbedder
 
-    return isinstance(model, (CausalLM, SentenceEmbedder))
+    return isinstance(model, (CausalLM, Endpoint, SentenceEmbedder))
 
 
 def _model_id(model: Any) -> str:

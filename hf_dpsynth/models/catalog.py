@@ -240,8 +240,15 @@ def model_id(name: str) -> str:
 
 
 def load_generator(generator: str | TextGenerator) -> TextGenerator:
-    """Return a text generator: a `CausalLM` for a name or path, an object that has `.generate` as it is."""
+    """Return a text generator: a `CausalLM` for a name or path, an object that has `.generate` as it is.
+
+    An address with a model behind a '#', such as "http://127.0.0.1:8000/v1#llama-3", gives an `Endpoint`.
+    """
     if isinstance(generator, str):
+        if generator.startswith(("http://", "https://")):
+            from hf_dpsynth.models.endpoint import Endpoint
+
+            return Endpoint.from_url(generator)
         from hf_dpsynth.models.causal_lm import CausalLM
 
         return CausalLM(generator)
