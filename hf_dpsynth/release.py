@@ -4,17 +4,51 @@ A release is remembered beside a dataset, not in it: a table by id() with a fina
 split. A derived dataset inherits nothing, because it is another object with another fingerprint.
 """
 
+import hashlib
+import json
+import os
+import uuid
 import weakref
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from hf_dpsynth import guarantees
+from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import Guarantee
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import event_to_json
 from hf_dpsynth.privacy.ledger import Charge
 
 _releases: dict[int, tuple["Release", Any]] = {}
+_BLOCK = 1000
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows that a release made in one split.
+
+    Args:
+        split (`str`): the split's name; empty where it is not known.
+        number (`int`): how many rows were made.
+        sha256 (`str`): the digest of their content, whatever file holds them; empty where it is not known.
+    """
+
+    split: str
+    number: int
+    sha256: str = ""
+
+
+def software() -> dict[str, str]:
+    """Return the versions of what plans, accounts and draws."""
+    found = {}
+    for name in ("hf-dpsynth", "dp-accounting", "opendp", "randomgen"):
+        try:
+            found[name.replace("-", "_")] = version(name)
+        except PackageNotFoundError:
+            found[name.replace("-", "_")] = "unknown"
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +60,33 @@ class Release:
         guarantee (`Guarantee`): what holds; as planned, also when the run stopped early.
         charges (`tuple[Charge, ...]`): every entry of the ledger: key, event, UTC date.
         notes (`tuple[str, ...]`): what a reader should know besides, e.g. a round that was lost.
+        guarantee_id (`str`): the random name of the run's ledger, the same at every opening.
+        created (`str`): the UTC date of the last charge.
+        rows (`tuple[Rows, ...]`): the released rows by split.
+        files (`tuple[tuple[str, str], ...]`): path and SHA-256 of each data file beside the record.
+        commitment (`str`, *optional*): HMAC of the private data under a key that stays with the publisher.
+        versions (`dict[str, str]`): versions of the software that made the release.
+        sampler (`Callable[[int, int], Any]`, *optional*): makes further rows from (rows, seed), without private data.
     """
 
     plan: Plan
     guarantee: Guarantee
     charges: tuple[Charge, ...]
     notes: tuple[str, ...] = ()
+    guarantee_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    created: str = ""
+    rows: tuple[Rows, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    commitment: str | None = None
+    versions: dict[str, str] = field(default_factory=software)
+    sampler: Callable[[int, int], Any] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.created and self.charges:
+            object.__setattr__(self, "created", max(charge.when for charge in self.charges))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "sampler": None}
 
     def statement(self) -> str:
         """Return the guarantee in words, with what voids it."""
@@ -52,6 +107,59 @@ class Release:
             ],
             "notes": list(self.notes),
         }
+
+    def card(self) -> str:
+        """Return the dataset card, README.md, rendered from this record alone."""
+        from hf_dpsynth.publish.card import render_release
+
+        return render_release(self)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the record beside rows that were saved with `save_to_disk`: privacy.json, release.json, README.md.
+
+        Args:
+            folder (`str` or path): a folder that holds the released rows, or none.
+        Raises:
+            ConfigError: the folder holds other rows, or a README.md that is not ours.
+        """
+        from hf_dpsynth.publish.folder import save
+
+        save(self, folder)
+
+    def more(self, num_rows: int, *, seed: int = 0) -> Any:
+        """Return further rows from what was released: post-processing, without a charge.
+
+        Args:
+            num_rows (`int`): rows to make.
+            seed (`int`, defaults to `0`): the seed of public randomness.
+        Raises:
+            ConfigError: this release holds nothing that makes more rows.
+        """
+        if self.sampler is None:
+            raise ConfigError(
+                f"this release of {self.plan.mechanism} cannot make more rows: only a synthesis in this process can, "
+                "from the noisy votes it released. Call synthesize again with the same out= to get it back for free."
+            )
+        return self.sampler(num_rows, seed)
+
+
+def rows_of(made: dict[str, Any]) -> tuple[Rows, ...]:
+    """Describe the released rows of each split. Public, so an unkeyed digest tells nothing new.
+
+    Args:
+        made (`dict[str, Dataset]`): released datasets by split.
+    """
+    return tuple(Rows(split, len(data), _content(data)) for split, data in made.items())
+
+
+def _content(data: Any) -> str:
+    """Return a digest of names and values that does not depend on the file format."""
+    names = sorted(data.column_names)
+    digest = hashlib.sha256(json.dumps(names).encode())
+    for block in data.with_format("arrow").iter(batch_size=_BLOCK):
+        for row in block.select(names).to_pylist():
+            digest.update(json.dumps(list(row.values()), default=repr, sort_keys=True).encode() + b"\n")
+    return digest.hexdigest()
 
 
 def remember(dataset: Any, release: Release) -> None:

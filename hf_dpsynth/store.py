@@ -96,7 +96,7 @@ class Store:
         strangers = sorted(entry.name for entry in self.folder.iterdir() if entry.name != "plan.json.partial")
         if strangers:
             raise ConfigError(f"out={str(self.folder)!r} is not empty and holds no plan. Pass a new folder.")
-        self._write(path, json.dumps(plan.to_json(), indent=1).encode())
+        write_whole(path, json.dumps(plan.to_json(), indent=1).encode())
 
     def commitment_key(self, *, fresh: bool) -> Key:
         """Return the key of the data's commitment, which stays with the owner.
@@ -112,7 +112,7 @@ class Store:
         if not fresh:
             raise ResumeMismatch(f"{path} is gone; without it this run cannot resume. Pass another out=.")
         key = Key()
-        self._write(path, key.reveal().hex().encode(), mode=0o600)
+        write_whole(path, key.reveal().hex().encode(), mode=0o600)
         return key
 
     def grow(self, name: str, total: int, block: int, make: Callable[[int, int], list[str]]) -> list[str]:
@@ -176,17 +176,30 @@ class Store:
         for name in ("plan.json", "ledger.db"):
             (self.folder / name).unlink(missing_ok=True)
 
-    @staticmethod
-    def _write(path: Path, data: bytes, mode: int = 0o644) -> None:
-        partial = path.with_name(path.name + ".partial")
-        partial.unlink(missing_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        partial.replace(path)
-        _sync(path.parent)
+
+def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Write a file so that at any moment its old or its new content is there, whole and synced.
+
+    Args:
+        path (`Path`): where the file lies.
+        data (`bytes`): its new content.
+        mode (`int`, defaults to `0o644`): its permissions.
+    """
+    partial = path.with_name(path.name + ".partial")
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+    partial.replace(path)
+    _sync(path.parent)
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _line(text: str) -> bytes:
