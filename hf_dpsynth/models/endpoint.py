@@ -1,43 +1,27 @@
 """Language models behind an OpenAI-compatible HTTP server, or at an inference provider of the Hub.
 
 Prompts are public or already privatized, and still no error, log or repr holds a prompt, a text or a key: failures are
-told by status and number alone, without the exception that carried them, since that may quote the server's answer.
+told by status and number alone.
 Source of the interface: the chat completions of https://platform.openai.com/docs/api-reference/chat, as
 `huggingface_hub.InferenceClient` sends them.
 """
 
-import email.utils
 import json
 import math
 import os
-import threading
-import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
-from http import HTTPStatus
+from dataclasses import dataclass
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from hf_dpsynth.errors import AssetError, ConfigError
-from hf_dpsynth.logging import get_logger, progress_bar
-from hf_dpsynth.privacy.keys import public_generator, public_seed
+from hf_dpsynth.logging import get_logger
+from hf_dpsynth.models.chat_completion import Asked, Call, Usage
 
 KEY_VARIABLE = "HF_DPSYNTH_ENDPOINT_KEY"
 _PROVIDERS = "router.huggingface.co"
 _MOST_CONNECTIONS = 100  # of the HTTP client that huggingface_hub shares in a process
-_LONGEST_BACKOFF_SECONDS = 30.0
-_LONGEST_PAUSE_SECONDS = 300.0
-_EMPTY_RETRIES = 2
 _USUAL_PROMPT_TOKENS = 256
-_PASSING = frozenset({408, 409, 425, 429})
-_WAYS_OUT = {
-    400: "Check model=, extra=, max_new_tokens and temperature.",
-    401: "Pass the server's key as api_key=.",
-    403: "Pass an api_key= that may use this model, or another model=.",
-    404: "Check model= and base_url=, which usually ends in /v1.",
-    422: "Check model=, extra=, max_new_tokens and temperature.",
-}
 
 logger = get_logger(__name__)
 
@@ -54,15 +38,6 @@ class Work(Protocol):
     def tokens(self) -> int:
         """Return the most tokens that are generated."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Usage:
-    """What the server reported: answers, tokens it read and tokens it wrote. Failed requests report nothing."""
-
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +99,8 @@ class Endpoint:
         self.timeout_seconds = _number("timeout_seconds", timeout_seconds, 1e-3)
         self.max_retries = _whole("max_retries", max_retries, 0, 1000)
         self.backoff_seconds = _number("backoff_seconds", backoff_seconds, 0.0)
+        if not isinstance(system_prompt, str | None):
+            raise ConfigError(f"system_prompt is of type {type(system_prompt).__name__}; it is a text or None")
         self.system_prompt = system_prompt
         self.extra = _fields(extra)
         self.price_per_million_input = price_per_million_input
@@ -133,8 +110,7 @@ class Endpoint:
                 _number(name, getattr(self, name), 0.0)
         self._api_key = _key(api_key)
         self._usage = Usage()
-        self._lock = threading.Lock()
-        self._unfinished: tuple[object, dict[int, str]] = (None, {})
+        self._unfinished: tuple[Asked | None, dict[int, str]] = (None, {})
 
     @classmethod
     def from_url(cls, url: str) -> "Endpoint":
@@ -207,13 +183,14 @@ class Endpoint:
             raise ConfigError(f"temperature is {temperature}; it is 0 or a positive number")
         if not prompts:
             return []
-        asked = (tuple(prompts), max_new_tokens, temperature, seed)
-        held, texts = self._unfinished
-        texts = texts if held == asked else {}
-        call = _Call(self, self._client(), prompts, max_new_tokens, temperature, seed, texts)
+        asked = Asked(tuple(prompts), max_new_tokens, temperature, seed)
+        held, kept = self._unfinished
+        texts = kept if held == asked else {}
+        call = Call(self, self._client(), asked, texts, self._usage)
         try:
             call.run()
         finally:
+            self._usage = call.usage
             self._unfinished = (None, {}) if len(texts) == len(prompts) else (asked, texts)
         if len(texts) < len(prompts):
             raise AssetError(call.complaint())
@@ -221,19 +198,6 @@ class Endpoint:
         if empty:
             logger.warning("%d of %d answers of %s were empty", empty, len(prompts), self.id)
         return [texts[row] for row in range(len(prompts))]
-
-    def count(self, usage: Any) -> None:
-        """Add the usage that the server reported with an answer, as far as it is one."""
-        read, written = (
-            number if isinstance(number, int) else 0
-            for number in (getattr(usage, "prompt_tokens", 0), getattr(usage, "completion_tokens", 0))
-        )
-        with self._lock:
-            self._usage = Usage(
-                calls=self._usage.calls + 1,
-                prompt_tokens=self._usage.prompt_tokens + read,
-                completion_tokens=self._usage.completion_tokens + written,
-            )
 
     def _client(self) -> Any:
         """Return a client of the server; it makes no request."""
@@ -255,204 +219,29 @@ class Endpoint:
         )
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """A request without an answer: why, what the user can do, and whether and when it may be sent again."""
-
-    reason: str
-    way_out: str = "Check the server, or raise max_retries= or timeout_seconds=."
-    passing: bool = True
-    retry_after: float = 0.0
-
-
-class _Call:
-    """One call of `Endpoint.generate`: a thread a request, common pauses, and the first failure that did not pass.
-
-    Args:
-        endpoint (`Endpoint`): the settings.
-        client (`InferenceClient`): what sends.
-        prompts (`Sequence[str]`): one a row.
-        max_new_tokens (`int`): most tokens of an answer.
-        temperature (`float`): of sampling.
-        seed (`int`): of the rows' seeds and of the jitter.
-        texts (`dict[int, str]`): receives the answers by row; rows that are there already are not asked again.
-    """
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        client: Any,
-        prompts: Sequence[str],
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
-        texts: dict[int, str],
-    ) -> None:
-        self.endpoint, self.client, self.prompts, self.texts = endpoint, client, prompts, texts
-        self.max_new_tokens, self.temperature, self.seed = max_new_tokens, temperature, seed
-        self._stop = threading.Event()
-        self._lock = threading.Lock()
-        self._paused_until = 0.0
-        self._failure: _Failure | None = None
-
-    def run(self) -> None:
-        """Ask for every row that is missing, until all are there or one is given up."""
-        rows = [row for row in range(len(self.prompts)) if row not in self.texts]
-        shown = len(rows) > self.endpoint.max_concurrency
-        bar = progress_bar(total=len(rows), unit=" rows", desc=f"Asking {self.endpoint.host}") if shown else None
-        pool = ThreadPoolExecutor(max_workers=self.endpoint.max_concurrency, thread_name_prefix="endpoint")
-        try:
-            futures = {pool.submit(self._answer, row): row for row in rows}
-            for future in as_completed(futures):
-                future.result()
-                if bar is not None and futures[future] in self.texts:
-                    bar.update()
-        finally:
-            self._stop.set()
-            pool.shutdown(cancel_futures=True)
-            if bar is not None:
-                bar.close()
-
-    def complaint(self) -> str:
-        """Say in one line how many prompts have no answer, why, and what to do."""
-        missing, total = len(self.prompts) - len(self.texts), len(self.prompts)
-        failure = self._failure or _Failure("the call was stopped")
-        return (
-            f"{missing} of {total} prompts got no answer from {self.endpoint.host}: {failure.reason}. "
-            f"{failure.way_out} A run resumes when it is called again with the same out=."
-        )
-
-    def _answer(self, row: int) -> None:
-        """Ask for one row until it is answered, given up, or the call is over."""
-        failures = empties = 0
-        while not self._over():
-            outcome = self._ask(row, empties)
-            if isinstance(outcome, _Failure):
-                failures += 1
-                pause = self._pause(outcome, row, failures)
-                if pause is None:
-                    self._give_up(outcome, failures)
-                    return
-                self._stop.wait(pause)
-            elif outcome or empties == _EMPTY_RETRIES:
-                self.texts[row] = outcome
-                return
-            else:
-                empties += 1
-
-    def _over(self) -> bool:
-        """Wait while the server wants to be left alone, and return whether the call has ended."""
-        while not self._stop.is_set() and (left := self._paused_until - time.monotonic()) > 0:
-            self._stop.wait(left)
-        return self._stop.is_set()
-
-    def _pause(self, failure: _Failure, row: int, failures: int) -> float | None:
-        """Return the seconds to wait before the next try, or None when there is none."""
-        asked = failure.retry_after
-        if not failure.passing or failures > self.endpoint.max_retries or asked > _LONGEST_PAUSE_SECONDS:
-            return None
-        with self._lock:  # a server that asks one row to wait means all of them
-            self._paused_until = max(self._paused_until, time.monotonic() + asked)
-        longest = min(_LONGEST_BACKOFF_SECONDS, self.endpoint.backoff_seconds * 2.0 ** min(failures - 1, 64))
-        jitter = public_generator(self.seed, "back-off", row, failures).uniform(0.5, 1.0)
-        return float(longest * jitter)
-
-    def _give_up(self, failure: _Failure, failures: int) -> None:
-        """End the call: a server that fails one prompt for good is taken to be down, and nothing more is sent."""
-        reason = failure.reason
-        if failure.retry_after > _LONGEST_PAUSE_SECONDS:
-            reason += f" and a request to wait {failure.retry_after:.0f} s"
-        elif failure.passing:
-            reason += f" after {failures - 1} retries"
-        with self._lock:
-            if self._failure is None:
-                self._failure = replace(failure, reason=reason)
-        self._stop.set()
-
-    def _ask(self, row: int, empties: int) -> "str | _Failure":
-        """Send one request and return its text, or why there is none."""
-        import httpx2
-        from huggingface_hub.errors import HfHubHTTPError, InferenceTimeoutError, OfflineModeIsEnabled
-
-        seconds = self.endpoint.timeout_seconds
-        try:
-            reply = self._send(row, empties)
-            content = reply.choices[0].message.content
-        except InferenceTimeoutError:
-            return _Failure(f"no answer within {seconds:g} s")
-        except HfHubHTTPError as error:
-            return _refusal(error.response.status_code, error.response.headers.get("Retry-After"))
-        except OfflineModeIsEnabled:
-            return _Failure("HF_HUB_OFFLINE is set, which holds for local servers too", "Unset it.", passing=False)
-        except httpx2.HTTPError as error:
-            return _Failure(f"the connection failed ({type(error).__name__})")
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-            # what the client raises on a body that is no chat completion; its message may quote the body
-            return _Failure("an answer that is no chat completion")
-        if not (content is None or isinstance(content, str)):
-            return _Failure("an answer that is no chat completion")
-        self.endpoint.count(reply.usage)
-        return _well_formed(content) if content and content.strip() else ""
-
-    def _send(self, row: int, empties: int) -> Any:
-        """Send a row's prompt; after an empty answer with another seed, or it would be empty again."""
-        endpoint = self.endpoint
-        system = endpoint.system_prompt
-        messages = [] if system is None else [{"role": "system", "content": _well_formed(system)}]
-        return self.client.chat_completion(
-            [*messages, {"role": "user", "content": _well_formed(self.prompts[row])}],
-            model=endpoint.model,
-            max_tokens=self.max_new_tokens,
-            temperature=self.temperature,
-            seed=public_seed(self.seed, row, *((empties,) if empties else ())),
-            extra_body=dict(endpoint.extra),
-        )
-
-
-def _refusal(status: int, retry_after: str | None) -> _Failure:
-    """Return what an HTTP status means. The body is left unread: it may quote the prompt."""
-    try:
-        reason = f"HTTP {status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        reason = f"HTTP {status}"
-    if status in _PASSING or status >= 500:
-        return _Failure(reason, retry_after=_seconds(retry_after) if status in (429, 503) else 0.0)
-    return _Failure(reason, _WAYS_OUT.get(status, "The server's log says more."), passing=False)
-
-
-def _seconds(retry_after: str | None) -> float:
-    """Return the seconds of a Retry-After header, which holds seconds or a date; 0 where it holds neither."""
-    value = (retry_after or "").strip()
-    if value.isascii() and value.isdigit():
-        return float(value[:9])
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return 0.0
-
-
-def _well_formed(text: str) -> str:
-    """Replace lone surrogates, which neither JSON over HTTP nor Parquet can hold."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _host(base_url: str) -> str:
+def _host(base_url: Any) -> str:
     """Return the host of a server's address, or refuse the address without repeating it: it may hold a secret."""
-    try:
-        parts = urlsplit(base_url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except (ValueError, AttributeError) as error:
-        raise ConfigError("base_url is no address of a server; write e.g. http://127.0.0.1:8000/v1") from error
-    if not valid or parts.hostname is None or parts.fragment:
+    parts = _parts(base_url)
+    if parts is None or parts.fragment:
         raise ConfigError("base_url is no address of a server; write e.g. http://127.0.0.1:8000/v1")
     if parts.username is not None or parts.password is not None:
         raise ConfigError(f"base_url of {parts.hostname} holds a user name; addresses are logged. Pass api_key=.")
-    return parts.hostname
+    return str(parts.hostname)
+
+
+def _parts(base_url: Any) -> SplitResult | None:
+    """Return the parts of an HTTP address, or None. Without an exception, which would quote the address."""
+    try:
+        parts = urlsplit(base_url)
+        valid = isinstance(base_url, str) and parts.scheme in ("http", "https") and (parts.port or 1) > 0
+    except (ValueError, AttributeError):
+        return None
+    return parts if valid and parts.hostname and base_url.isprintable() else None
 
 
 def _name(model: Any) -> str:
-    if not isinstance(model, str) or not model.strip():
-        raise ConfigError(f"model is of type {type(model).__name__} or blank; it is the model's name at the server")
+    if not isinstance(model, str) or not model.strip() or not model.isprintable():
+        raise ConfigError(f"model is {model!r}; it is the model's name at the server")
     if "://" in model:
         raise ConfigError("model is an address; pass the model's name, and the address as base_url=")
     return model
