@@ -14,13 +14,13 @@ FLOORS = (
     {"extras", "guarantees", "registry"},
     {"compute", "devices"},
     {"privacy"},
-    {"models", "columns"},
+    {"models", "columns", "formats"},
     {"data", "plans"},
-    {"release", "store"},
+    {"release", "store", "inputs"},
     {"run"},
     {"mechanisms"},
     {"dataset"},
-    {"attach", "demo"},
+    {"attach", "demo", "recipe", "doctor"},
     {"cli", "__init__"},
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

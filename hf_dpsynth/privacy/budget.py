@@ -94,6 +94,28 @@ class PrivacyBudget:
                 f"unit={stored[2]!r}, adjacency={stored[3]!r}, fixed when it was made. Pass these, or another path."
             )
 
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "PrivacyBudget":
+        """Return the budget that a file holds, with the limits it was made with. A pure read.
+
+        Raises:
+            ConfigError: there is no such file, or it is no budget.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise ConfigError(f"{path} does not exist. Pass the file of a PrivacyBudget.")
+        try:
+            with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)) as database:
+                stored = database.execute("SELECT epsilon, delta, unit, adjacency FROM budget").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise ConfigError(f"{path} is not a budget ({error}). Pass the file of a PrivacyBudget.") from error
+        if stored is None:
+            raise ConfigError(f"{path} is not a budget: it has no limits. Pass the file of a PrivacyBudget.")
+        made = cls.__new__(cls)  # the constructor would write
+        made.path, made.epsilon, made.delta = path, float.fromhex(stored[0]), float.fromhex(stored[1])
+        made.unit, made.adjacency = stored[2], stored[3]
+        return made
+
     @property
     def metric(self) -> bool:
         """Whether this budget adds scales of metric DP instead of epsilons."""
@@ -113,6 +135,16 @@ class PrivacyBudget:
         Epsilons of Renyi DP add up to less than their sum, so a run that costs a little more alone may still fit.
         """
         return max(0.0, self.epsilon - self.spent())
+
+    def runs(self) -> tuple[tuple[str, str, str, DpEvent], ...]:
+        """Return each run's mechanism, state (`reserved` or `settled`), UTC day and events. A pure read."""
+        query = "SELECT mechanism, state, day, event FROM runs ORDER BY rowid"
+        try:
+            with closing(sqlite3.connect(f"file:{quote(str(self.path.absolute()))}?mode=ro", uri=True)) as database:
+                rows = database.execute(query).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._unreadable(error) from error
+        return tuple((name, state, day, event_from_json(json.loads(text))) for name, state, day, text in rows)
 
     def check(self, *, unit: str, adjacency: str, delta: float | None) -> None:
         """Refuse a run whose guarantee is of another kind.

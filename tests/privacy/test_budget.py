@@ -122,6 +122,30 @@ def test_a_file_that_is_no_budget_is_refused():
         budget()
 
 
+def test_a_budget_opens_with_the_limits_it_was_made_with_and_lists_its_runs():
+    purse = budget(unit="user_id", adjacency="replace-one")
+    purse.reserve("a", "aug-pe", RUN)
+    purse.settle("a", RUN.event)
+    purse.reserve("b", "aug-pe", RUN)
+    before = pathlib.Path("b.db").read_bytes()
+    again = PrivacyBudget.open("b.db")
+    limits = [(one.epsilon, one.delta, one.unit, one.adjacency) for one in (purse, again)]
+    assert limits[0] == limits[1] and again.spent() == purse.spent()
+    assert [run[:2] for run in again.runs()] == [("aug-pe", "settled"), ("aug-pe", "reserved")]
+    assert again.runs()[1][3] == RUN and len(again.runs()[0][2]) == len("2026-01-01")
+    assert pathlib.Path("b.db").read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no database at all " * 99])
+def test_only_a_budget_opens_and_nothing_is_made(content):
+    path = pathlib.Path("other.db")
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"other\.db"):
+        PrivacyBudget.open(path)
+    assert path.exists() == (content is not None) and (content is None or path.read_bytes() == content)
+
+
 RACER = textwrap.dedent("""
     import os, sys
     from hf_dpsynth.errors import BudgetExceeded
