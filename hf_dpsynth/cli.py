@@ -66,7 +66,7 @@ Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="S
 
 @app.command("plan")
 def plan_verb(recipe: RecipeFile, assign: Set = None) -> None:
-    """Show the noise, guarantee, events and cost of a recipe; reads no data."""
+    """Show noise, guarantee and cost of a recipe, without data."""
     from hf_dpsynth.privacy.accounting import leaves
     from hf_dpsynth.recipe import load
 
@@ -98,7 +98,7 @@ def run_verb(
     assign: Set = None,
     resume: Annotated[bool | None, typer.Option(help="Whether a run directory that exists is continued.")] = None,
 ) -> None:
-    """Run a recipe into its directory `out`; a second run spends nothing."""
+    """Run a recipe; a second run spends nothing."""
     from hf_dpsynth.recipe import load
 
     choice = [] if resume is None else [f"resume={str(resume).lower()}"]
@@ -169,7 +169,7 @@ def privatize_verb(
     name: Name = None,
     split: Split = None,
 ) -> None:
-    """Replace the words of each text by noisy neighbours: one text in, one text out."""
+    """Replace the words of each text by noisy neighbours."""
     _run(_from_flags(context.params, {"path": input, "name": name, "split": split}), output)
 
 
@@ -199,7 +199,7 @@ def synthesize_verb(
     adjacency: Annotated[str | None, typer.Option(help="add-remove, zero-out or replace-one.")] = None,
     name: Name = None,
 ) -> None:
-    """Make a new data set that resembles the private one, with differential privacy."""
+    """Make a new data set like the private one, with DP."""
     _run(_from_flags(context.params, {"path": input, "name": name}), output)
 
 
@@ -272,7 +272,7 @@ def card_verb(run: RunFolder) -> None:
 
 @app.command("verify")
 def verify_verb(run: RunFolder) -> None:
-    """Check a run: schema, accounting from the events, digests of the files; exit 1 when something is wrong."""
+    """Check schema, accounting and files of a run; exit 1 if wrong."""
     import hf_dpsynth
 
     found = hf_dpsynth.verify(run)
@@ -288,7 +288,7 @@ def verify_verb(run: RunFolder) -> None:
 
 @app.command("ledger")
 def ledger_verb(budget: Annotated[Path, typer.Argument(metavar="BUDGET.db", help="A budget's file.")]) -> None:
-    """Show a budget: its limits, its runs, what is spent and what remains."""
+    """Show limits, runs, spent and remaining of a budget."""
     from hf_dpsynth.privacy.accounting import leaves
     from hf_dpsynth.privacy.budget import PrivacyBudget
 
@@ -341,7 +341,7 @@ def _explained(error: Exception) -> tuple[int, str]:
     if isinstance(error, HfDpsynthError):
         return (2 if isinstance(error, ConfigError) else 1), str(error)
     if isinstance(error, _ClickError):
-        return 2, f"{error.format_message()} See --help."  # type: ignore[attr-defined]
+        return 2, f"{error.format_message().rstrip('.')}. See --help."  # type: ignore[attr-defined]
     if isinstance(error, OSError) and error.strerror:
         return 1, f"{error.filename or 'a file'}: {error.strerror}"
     return 1, f"failed with {type(error).__name__}; HF_DPSYNTH_DEBUG=1 shows where, and may show private text."

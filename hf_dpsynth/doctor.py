@@ -67,9 +67,7 @@ def _processor() -> Iterator[Finding]:
 
     kind = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = best_dtype(torch.device(kind))
-    slow = (
-        "" if dtype == "bfloat16" else "generation runs in float32, about half as fast; nothing to do on this machine"
-    )
+    slow = "" if dtype == "bfloat16" else "generation runs in float32, which is slower; another machine would help"
     yield Finding("device", kind)
     yield Finding("bfloat16", "in hardware" if dtype == "bfloat16" else "not in hardware", slow)
 
@@ -78,6 +76,7 @@ def _blas() -> list[str]:
     if importlib.util.find_spec("threadpoolctl") is None:
         return []
     import numpy as np
+
     threadpoolctl = importlib.import_module("threadpoolctl")
 
     np.ones((2, 2)) @ np.ones((2, 2))  # the library is found once it is loaded
