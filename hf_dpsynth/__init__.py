@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from hf_dpsynth.dataset import privatize, synthesize
     from hf_dpsynth.mechanisms.planning import plan
     from hf_dpsynth.privacy.budget import PrivacyBudget
+    from hf_dpsynth.publish.folder import load_privacy
+    from hf_dpsynth.publish.verify import verify
 
 __version__ = "0.1.0"
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "data",
     "errors",
     "list_mechanisms",
+    "load_privacy",
     "models",
     "plan",
     "privacy",
@@ -32,17 +35,20 @@ __all__ = [
     "register",
     "synthesize",
     "unregister",
+    "verify",
 ]
 
 _LAZY = {
     "PrivacyBudget": "hf_dpsynth.privacy.budget:PrivacyBudget",
     "compute": "hf_dpsynth.compute:",
     "data": "hf_dpsynth.data:",
+    "load_privacy": "hf_dpsynth.publish.folder:load_privacy",
     "models": "hf_dpsynth.models:",
     "plan": "hf_dpsynth.mechanisms.planning:plan",
     "privacy": "hf_dpsynth.privacy:",
     "privatize": "hf_dpsynth.dataset:privatize",
     "synthesize": "hf_dpsynth.dataset:synthesize",
+    "verify": "hf_dpsynth.publish.verify:verify",
 }
 
 

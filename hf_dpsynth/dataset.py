@@ -76,7 +76,8 @@ def privatize(
     from hf_dpsynth.mechanisms.word.release import Job, release_split
     from hf_dpsynth.models.word_vectors import load_vectors
     from hf_dpsynth.privacy.records import PrivateRecords
-    from hf_dpsynth.release import Release, remember
+    from hf_dpsynth.publish.folder import record
+    from hf_dpsynth.release import Release, remember, rows_of
     from hf_dpsynth.run import keys, opened
 
     found: Privatizer = registry.resolve(mechanism, params, "privatize")
@@ -106,8 +107,15 @@ def privatize(
                 write = partial(_write_privatized, store, name, rows, column, kept)
                 release_split(ledger, name, records[name], job, write, written=store.data_path(name).exists())
             ledger.finish()
-        release = Release(plan=plan, guarantee=plan.guarantee, charges=ledger.charges())
         made = {name: _read(store.data_path(name)) for name in splits}
+        release = Release(
+            plan=plan,
+            guarantee=plan.guarantee,
+            charges=ledger.charges(),
+            guarantee_id=ledger.run_id,
+            rows=rows_of(made),
+        )
+        release = record(release, store)
     result = _like(ds, made)
     remember(result, release)
     return result
@@ -194,7 +202,8 @@ def synthesize(
     from hf_dpsynth.mechanisms.base import PublicInputs, Synthesizer
     from hf_dpsynth.mechanisms.planning import check_seed, plan_synthesis
     from hf_dpsynth.privacy.records import PrivateRecords
-    from hf_dpsynth.release import Release, remember
+    from hf_dpsynth.publish.folder import record
+    from hf_dpsynth.release import Release, remember, rows_of
     from hf_dpsynth.run import Run, devices, keys, opened
 
     found: Synthesizer = registry.resolve(mechanism, params, "synthesize")
@@ -244,8 +253,16 @@ def synthesize(
         notes = tuple(
             f"{key} was charged and lost when a process stopped; its round was skipped." for key in ledger.lost
         )
-        release = Release(plan=plan, guarantee=ledger.guarantee(), charges=ledger.charges(), notes=notes)
         made = _read(store.data_path("train"))
+        release = Release(
+            plan=plan,
+            guarantee=ledger.guarantee(),
+            charges=ledger.charges(),
+            notes=notes,
+            guarantee_id=ledger.run_id,
+            rows=rows_of({"train": made}),
+        )
+        release = record(release, store)
     result = _like(ds, {"train": made})
     remember(result, release)
     return result

@@ -1,0 +1,203 @@
+"""The dataset card, README.md, rendered from privacy.json alone: nobody can type an epsilon into it.
+
+Every value is escaped, so that no name can become Markdown, HTML or front matter. The words follow the definition:
+"differentially private" is said of approximate DP only.
+"""
+
+import json
+import re
+import unicodedata
+from importlib import resources
+from typing import Any
+
+import yaml
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from hf_dpsynth.errors import PrivacyError
+from hf_dpsynth.publish.privacy_json import to_privacy_json
+from hf_dpsynth.release import Release
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./*-]*( [A-Za-z0-9_./*<-]+)*")
+_YAML_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
+_FENCE = "---"
+_SPLIT = re.compile(r"data/(.+)-\d{5}-of-\d{5}\.parquet")
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_ADJACENCY = {
+    "add_remove": "neighbouring data sets differ by one record that is there or not",
+    "zero_out": "neighbouring data sets have the same public number of records, and one record counts for nothing",
+    "replace_one": "neighbouring data sets differ in the value of one unit",
+    "custom": "see the assumptions",
+}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text that another YAML version could read as something else."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    plain = _PLAIN.fullmatch(value) and value.lower() not in _YAML_WORDS and _FENCE not in value
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')
+
+
+_Dumper.add_representer(str, _text)
+
+
+def render_release(release: Release) -> str:
+    """Return the card of a release."""
+    return render(to_privacy_json(release))
+
+
+def render(facts: dict[str, Any]) -> str:
+    """Return the card of the facts in a privacy.json.
+
+    Args:
+        facts (`dict`): what `to_privacy_json` made.
+    Returns:
+        `str`: front matter and Markdown. Public.
+    Raises:
+        PrivacyError: the facts state an epsilon without a unit or an adjacency.
+    """
+    if not (facts["privacy_unit"]["level"] and facts["privacy_unit"]["description"] and facts["adjacency"]):
+        raise PrivacyError("a card states epsilon only with its privacy unit and adjacency; one of them is missing.")
+    template = resources.files("hf_dpsynth.publish").joinpath("templates/card.md.jinja").read_text(encoding="utf-8")
+    environment = Environment(
+        autoescape=True, finalize=_escaped, undefined=StrictUndefined, trim_blocks=False, keep_trailing_newline=True
+    )
+    metric = facts["parameters"]["metric_dp"]
+    return environment.from_string(template).render(
+        facts=facts,
+        front_matter=Markup(_front_matter(facts)),
+        title=_title(facts),
+        sentence=_sentence(facts),
+        cumulative=_cumulative(facts),
+        epsilon=number(facts["parameters"]["epsilon"]),
+        delta=number(facts["parameters"]["delta"]),
+        metric=metric,
+        scale=None if metric is None else number(metric["scale"]),
+        adjacency=_ADJACENCY[facts["adjacency"]],
+        number=number,
+        load=_load(facts),
+    )
+
+
+def number(value: Any) -> str:
+    """Return a value as text: numbers with all their digits, so that no claim is rounded down."""
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _escaped(value: Any) -> Markup:
+    """Write every character that Markdown or HTML could read as a sign as an entity, on one line."""
+    if isinstance(value, Markup):
+        return value
+    text = "".join(" " if unicodedata.category(sign)[0] in "CZ" else sign for sign in str(value)).strip()
+    return Markup("".join(sign if _is_harmless(text, at) else f"&#{ord(sign)};" for at, sign in enumerate(text)))
+
+
+def _is_harmless(text: str, at: int) -> bool:
+    """Return whether a character can start no list, link, emphasis or other structure where it stands."""
+    sign, before, after = text[at], text[:at], text[at + 1 : at + 2]
+    if sign.isalnum():
+        return True
+    if not before or (before.isdigit() and sign in ".)"):
+        return False
+    if sign in ".:":
+        return not before.lower().endswith("www") and after != "/"
+    if sign in "_'":
+        return before[-1].isalnum() and after.isalnum()
+    return sign in " ,()=-/;"
+
+
+def is_synthetic(facts: dict[str, Any]) -> bool:
+    """Return whether the rows are new, not one for each private row."""
+    return str(facts["scope"]["released_artifacts"][0]).startswith("synthetic")
+
+
+def _is_dp(facts: dict[str, Any]) -> bool:
+    return (
+        facts["definition"] == "approximate_dp"
+        and facts["parameters"]["epsilon"] is not None
+        and str(facts["claim_status"]).startswith("formal_dp")
+    )
+
+
+def front_matter(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the card's front matter: a summary of privacy.json, tags, and where the rows lie."""
+    tags = ["synthetic" if is_synthetic(facts) else "privatized"]
+    if _is_dp(facts):
+        tags.append("differential-privacy")
+    parts = [(_SPLIT.fullmatch(entry["path"]), entry["path"]) for entry in facts["output"]["files"]]
+    splits = [{"split": match[1], "path": path} for match, path in parts if match]
+    rows = facts["output"]["n_records"]
+    parameters = facts["parameters"]
+    return {
+        "pretty_name": _title(facts),
+        "tags": [*tags, *(mechanism["name"] for mechanism in facts["mechanisms"])],
+        "size_categories": [next((name for limit, name in _SIZES if rows < limit), "n>1M")],
+        **({"configs": [{"config_name": "default", "data_files": splits}]} if splits else {}),
+        "differential_privacy": {
+            "guarantee_id": facts["guarantee_id"],
+            "claim_status": facts["claim_status"],
+            "definition": facts["definition"],
+            "epsilon": parameters["epsilon"],
+            "delta": parameters["delta"],
+            "privacy_unit": facts["privacy_unit"]["level"],
+            "adjacency": facts["adjacency"],
+            "file": "privacy.json",
+        },
+    }
+
+
+def _front_matter(facts: dict[str, Any]) -> str:
+    text: str = yaml.dump(front_matter(facts), Dumper=_Dumper, sort_keys=False, width=10**9, allow_unicode=False)
+    return text.replace(_FENCE, r"\x2d\x2d\x2d")
+
+
+def _title(facts: dict[str, Any]) -> str:
+    kind = "Synthetic" if is_synthetic(facts) else "Privatized"
+    return f"{kind} text made with {', '.join(mechanism['name'] for mechanism in facts['mechanisms'])}"
+
+
+def _sentence(facts: dict[str, Any]) -> str:
+    """Return the one sentence that states the claim: definition, epsilon, delta, unit, adjacency."""
+    parameters, unit = facts["parameters"], facts["privacy_unit"]
+    under = f"per {unit['level']} under {facts['adjacency'].replace('_', '-')} adjacency"
+    if facts["claim_status"] == "none":
+        why = "epsilon is infinite, no noise was added"
+        if facts["randomness"]["seed_source"] == "user_seed":
+            why = "the noise was drawn from a seed that anybody can use again, so no epsilon holds"
+        return f"No privacy, {under}: {why}, and no delta is claimed."
+    if parameters["metric_dp"] is not None:
+        metric, scale = parameters["metric_dp"], number(parameters["metric_dp"]["scale"])
+        return (
+            f"Metric DP at scale {scale} per {metric['unit']} under {facts['adjacency'].replace('_', '-')} adjacency, "
+            f"without a delta: the loss between two {metric['unit']}s is epsilon = {scale} times their "
+            f"{metric['metric']}. This is not anonymisation and protects no person as a whole."
+        )
+    so_far = "" if facts["claim_status"] == "formal_dp" else ", if the unknown assumptions below hold"
+    return (
+        f"This data set is differentially private with DP epsilon = {number(parameters['epsilon'])} and "
+        f"delta = {number(parameters['delta'])} (approximate DP) {under}{so_far}."
+    )
+
+
+def _cumulative(facts: dict[str, Any]) -> str:
+    total = facts["cumulative"]
+    prior = len(total["prior_releases"])
+    counted = f"{prior} earlier releases and this one" if prior else "This release alone; no other was counted"
+    if total["epsilon"] is None:
+        return f"{counted}: no total epsilon."
+    return f"{counted}: DP epsilon = {number(total['epsilon'])} at delta = {number(total['delta'])}."
+
+
+def _load(facts: dict[str, Any]) -> Markup:
+    """Return how to load the rows; fixed text."""
+    arrow = any(entry["path"].endswith(".arrow") for entry in facts["output"]["files"])
+    name = "load_from_disk" if arrow else "load_dataset"
+    return Markup(f'import datasets, hf_dpsynth\n\nrows = datasets.{name}("FOLDER")\n') + Markup(
+        'print(hf_dpsynth.load_privacy("FOLDER").statement())'
+    )

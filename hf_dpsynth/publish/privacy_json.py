@@ -1,0 +1,313 @@
+"""privacy.json: the facts of a release for machines, and the source of its card.
+
+Every value is a function of the `Release` alone, so that reading the file and writing it again gives the same file;
+`verify` relies on it. It holds no private text, no number of records that is not public, no noise seed and no time
+finer than a day.
+"""
+
+import json
+import math
+from importlib import resources
+from typing import Any
+
+from dp_accounting import DpEvent
+
+from hf_dpsynth import registry
+from hf_dpsynth.errors import ConfigError, PrivacyError
+from hf_dpsynth.guarantees import ApproxDP, Guarantee, MetricDP
+from hf_dpsynth.models import catalog
+from hf_dpsynth.plans import Plan
+from hf_dpsynth.privacy.accounting import event_from_json, event_to_json, leaves
+from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, MultivariateLaplaceDpEvent
+from hf_dpsynth.release import Release, Rows
+
+SCHEMA_VERSION = "1.0"
+ROUNDING = "every rounding goes against the claim: losses, epsilon and the noise multiplier are rounded up"
+OS_RANDOMNESS = "the noise comes from the randomness of the operating system"
+_UNKNOWN = ": unknown"
+_CLEAR = "column copied in clear: "
+_DOMAIN = "declared label domain of column: "
+_INSECURE = "The noise was drawn from a seed that anybody can use again, so this release is not private."
+_NOT_PUBLISHED = "not published"
+_SYNTHETIC, _PRIVATIZED = "synthetic rows", "privatized rows"
+_ALWAYS = (
+    "other releases from the same records: each adds its own loss",
+    "public models: what they learned before this release, which may include the private texts",
+    "parameters chosen by looking at private data or at results computed from it",
+    "later processing or evaluation that reads private data",
+    "timing, memory, core dumps, caches of the private data, and copied or restored ledger and budget files",
+)
+_RECORD = (
+    "persons behind several records, near-duplicates of one text, and records with several owners: the unit is one record",
+)
+_WORD = (
+    "persons and whole texts: the losses of all words of a text add up",
+    "the number of words of each text, and whatever the assumptions call public",
+    "words as such: at a large scale most of them stay what they were",
+)
+_NOTHING_HOLDS = ("everything: nothing here protects the records",)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of privacy.json."""
+    text = resources.files("hf_dpsynth.publish").joinpath("privacy.schema.json").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def to_privacy_json(release: Release) -> dict[str, Any]:
+    """Return the facts of a release as JSON values.
+
+    Raises:
+        PrivacyError: the guarantee or the events have no place in privacy.json.
+    """
+    plan, guarantee = release.plan, release.guarantee
+    if not isinstance(guarantee, (ApproxDP, MetricDP)):
+        raise PrivacyError(f"privacy.json has no form for {type(guarantee).__name__} yet.")
+    number = sum(rows.number for rows in release.rows)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "guarantee_id": release.guarantee_id,
+        "created": release.created,
+        "tool": {"name": "hf_dpsynth", "version": release.versions.get("hf_dpsynth", "unknown"), "git_commit": None},
+        "claim_status": _claim_status(release),
+        "definition": "metric_dp" if isinstance(guarantee, MetricDP) else "approximate_dp",
+        "model": "local" if isinstance(guarantee, MetricDP) else "central",
+        "parameters": _parameters(plan, guarantee),
+        "privacy_unit": _unit(guarantee),
+        "adjacency": plan.adjacency.replace("-", "_"),
+        "scope": _scope(plan, guarantee),
+        "source": {
+            "name": _NOT_PUBLISHED,
+            "revision": None,
+            "commitment": release.commitment,
+            "n_units": plan.num_records,
+            "n_units_protected": None,
+        },
+        "mechanisms": [_mechanism(release)],
+        "accounting": _accounting(release),
+        "randomness": _randomness(plan),
+        "public_inputs": [_public_input(kind, name) for kind, name in plan.model_ids.items()],
+        "postprocessing": ["what follows the noise uses the released noisy values and public inputs only"],
+        "cumulative": {**_epsilon_delta(plan, guarantee), "prior_releases": []},
+        "output": {
+            "n_records": number,
+            "files": [{"path": path, "sha256": digest} for path, digest in release.files],
+        },
+        "evaluation": [],
+        "audit": [],
+        "limitations": [*([_INSECURE] if plan.insecure_noise else []), *release.notes, *plan.warnings],
+        "contact": None,
+        "references": [row.source for name, row in registry.table().items() if name == plan.mechanism],
+    }
+
+
+def _voided(plan: Plan, guarantee: ApproxDP | MetricDP) -> bool:
+    return plan.insecure_noise or math.isinf(guarantee.epsilon)
+
+
+def _claim_status(release: Release) -> str:
+    guarantee = release.guarantee
+    if not isinstance(guarantee, (ApproxDP, MetricDP)) or _voided(release.plan, guarantee):
+        return "none"
+    conditional = any(sentence.endswith(_UNKNOWN) for sentence in guarantee.assumptions)
+    return "formal_dp_conditional" if conditional else "formal_dp"
+
+
+def _epsilon_delta(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
+    if isinstance(guarantee, MetricDP) or _voided(plan, guarantee):
+        return {"epsilon": None, "delta": None}
+    return {"epsilon": float(guarantee.epsilon), "delta": float(guarantee.delta)}
+
+
+def _parameters(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
+    metric = None
+    if isinstance(guarantee, MetricDP):
+        scale = None if _voided(plan, guarantee) else float(guarantee.epsilon)
+        metric = {"metric": guarantee.metric, "unit": guarantee.unit, "scale": scale}
+    nothing = {"rho": None, "mu": None, "privacy_profile": None, "secret_protection": None}
+    return {**_epsilon_delta(plan, guarantee), **nothing, "metric_dp": metric}
+
+
+def _unit(guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
+    metric = isinstance(guarantee, MetricDP)
+    return {
+        "level": "token" if metric else "record",
+        "column": None,
+        "max_contributions": 1,
+        "contribution_bounding": "each word gets noise of its own" if metric else "each record adds at most one unit",
+        "description": f"one {guarantee.unit}",
+    }
+
+
+def _scope(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
+    void = _NOTHING_HOLDS if _voided(plan, guarantee) else ()
+    unprotected = ["the number of records"] if plan.num_records is not None else []
+    unprotected += [_DOMAIN + name for name in plan.label_columns]
+    unprotected += [_CLEAR + name for name in plan.kept_columns]
+    private = isinstance(guarantee, MetricDP)
+    return {
+        "data_accesses_covered": [] if void else [_access(leaf, count) for leaf, count in leaves(plan.event).items()],
+        "not_covered": [*void, *(_WORD if private else _RECORD), *_ALWAYS],
+        "released_artifacts": [_PRIVATIZED if private else _SYNTHETIC, "noisy values in the ledger, and the plan"],
+        "unprotected_quantities": unprotected,
+        "hyperparameter_tuning": "none",
+        "n_tuning_runs": None,
+    }
+
+
+def _access(leaf: DpEvent, count: int) -> str:
+    if isinstance(leaf, DiscreteGaussianDpEvent):
+        moves = "one count" if len(leaf.shifts) == 1 else f"{len(leaf.shifts)} counts"
+        return f"{count} x a vector of counts, of which a record moves {moves}, with noise of sigma {leaf.sigma:.6g}"
+    if isinstance(leaf, MultivariateLaplaceDpEvent):
+        return f"{count} x each word of each text, with noise of scale {leaf.epsilon:.6g} on its embedding"
+    return f"{count} x {type(leaf).__name__}"
+
+
+def _backend(event: DpEvent) -> str:
+    kinds = {type(leaf) for leaf in leaves(event)}
+    if DiscreteGaussianDpEvent in kinds:
+        return "opendp"
+    return "randomgen" if MultivariateLaplaceDpEvent in kinds else "none"
+
+
+def _mechanism(release: Release) -> dict[str, Any]:
+    plan = release.plan
+    backend = _backend(plan.event)
+    version = release.versions.get(backend)
+    return {
+        "name": plan.mechanism,
+        "backend": f"{backend} {version}" if version else backend,
+        "library": "hf_dpsynth",
+        "version": release.versions.get("hf_dpsynth", "unknown"),
+        "params": {"noise_multiplier": plan.noise_multiplier, **plan.params},
+        "epsilon": None,
+        "delta": None,
+    }
+
+
+def _accounting(release: Release) -> dict[str, Any]:
+    plan = release.plan
+    ours = plan.account == "closed_form"
+    library = "hf_dpsynth" if ours else "dp_accounting"
+    assumptions = [_assumption(sentence) for sentence in getattr(release.guarantee, "assumptions", ())]
+    if plan.insecure_noise:
+        assumptions.append({"name": OS_RANDOMNESS, "holds": False, "note": "a seed was passed"})
+    return {
+        "accountant": plan.account,
+        "library": library,
+        "version": release.versions.get(library, "unknown"),
+        "composition": "filter" if plan.account == "rdp" else "fixed",
+        "events": event_to_json(plan.event),
+        "relation": plan.adjacency.replace("-", "_"),
+        "extra_deltas": [],
+        "discretisation": {"interval": plan.discretisation or None, "rounding": ROUNDING},
+        "assumptions": assumptions,
+        "sampling": {"assumed": "none: every record is read", "actual": "none: every record is read"},
+    }
+
+
+def _assumption(sentence: str) -> dict[str, Any]:
+    if sentence.endswith(_UNKNOWN):
+        note = "nobody has checked this; where it fails, so does the claim"
+        return {"name": sentence.removesuffix(_UNKNOWN), "holds": "unknown", "note": note}
+    return {"name": sentence, "holds": True, "note": "by construction"}
+
+
+def _randomness(plan: Plan) -> dict[str, Any]:
+    backend = _backend(plan.event)
+    prng = {
+        "opendp": "exact discrete Gaussian sampler of OpenDP",
+        "randomgen": "AES-128 in counter mode, keyed by BLAKE2b",
+        "none": "no noise was drawn",
+    }[backend]
+    return {
+        "prng": prng,
+        "cryptographic": backend != "none" and not plan.insecure_noise,
+        "seed_source": "user_seed" if plan.insecure_noise else "os_entropy",
+        "float_safe": backend == "opendp",
+    }
+
+
+def _public_input(kind: str, name: str) -> dict[str, Any]:
+    """Describe a public model. Models of the catalogue were trained on public web text, others we do not know."""
+    pins = {asset.name: asset.sha256 for asset in catalog.models()}
+    overlap = "possible" if name in pins else "unknown"
+    return {"kind": kind, "id": name, "revision": pins.get(name), "overlap_with_private": overlap}
+
+
+def from_privacy_json(data: dict[str, Any]) -> Release:
+    """Read a release from its facts alone: without charges, and with the part of the plan that is published.
+
+    Raises:
+        ConfigError: the data is no privacy.json of this version.
+        PrivacyError: an event is unknown.
+    """
+    try:
+        return _release(data)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"this is no privacy.json of schema {SCHEMA_VERSION} ({type(error).__name__}).") from error
+
+
+def _release(data: dict[str, Any]) -> Release:
+    scope, mechanism, accounting = data["scope"], data["mechanisms"][0], data["accounting"]
+    guarantee = _guarantee(data)
+    params = dict(mechanism["params"])
+    insecure = data["randomness"]["seed_source"] == "user_seed"
+    unprotected = scope["unprotected_quantities"]
+    backend, _, backend_version = mechanism["backend"].partition(" ")
+    versions = {"hf_dpsynth": data["tool"]["version"], accounting["library"]: accounting["version"]}
+    plan = Plan(
+        mechanism=mechanism["name"],
+        noise_multiplier=params.pop("noise_multiplier"),
+        params=params,
+        event=event_from_json(accounting["events"]),
+        guarantee=guarantee,
+        delta=data["parameters"]["delta"],
+        adjacency=data["adjacency"].replace("_", "-"),
+        num_records=data["source"]["n_units"],
+        num_rows=data["output"]["n_records"] if isinstance(guarantee, ApproxDP) else None,
+        model_ids={entry["kind"]: entry["id"] for entry in data["public_inputs"]},
+        account=accounting["accountant"],
+        discretisation=accounting["discretisation"]["interval"] or 0.0,
+        label_columns=tuple(text.removeprefix(_DOMAIN) for text in unprotected if text.startswith(_DOMAIN)),
+        kept_columns=tuple(text.removeprefix(_CLEAR) for text in unprotected if text.startswith(_CLEAR)),
+        insecure_noise=insecure,
+    )
+    return Release(
+        plan=plan,
+        guarantee=guarantee,
+        charges=(),
+        notes=tuple(note for note in data["limitations"] if note != _INSECURE),
+        guarantee_id=data["guarantee_id"],
+        created=data["created"],
+        rows=(Rows("", data["output"]["n_records"]),),
+        files=tuple((entry["path"], entry["sha256"]) for entry in data["output"]["files"]),
+        commitment=data["source"]["commitment"],
+        versions=versions | ({backend: backend_version} if backend_version else {}),
+    )
+
+
+def _guarantee(data: dict[str, Any]) -> Guarantee:
+    parameters = data["parameters"]
+    sentences = tuple(
+        entry["name"] + (_UNKNOWN if entry["holds"] == "unknown" else "")
+        for entry in data["accounting"]["assumptions"]
+        if entry["name"] != OS_RANDOMNESS
+    )
+    if data["definition"] == "metric_dp":
+        metric = parameters["metric_dp"]
+        scale = math.inf if metric["scale"] is None else metric["scale"]
+        return MetricDP(epsilon=scale, metric=metric["metric"], unit=metric["unit"], assumptions=sentences)
+    if data["definition"] != "approximate_dp":
+        raise ConfigError(f"definition {data['definition']!r} cannot be read yet; approximate_dp and metric_dp can.")
+    return ApproxDP(
+        epsilon=math.inf if parameters["epsilon"] is None else parameters["epsilon"],
+        delta=parameters["delta"] or 0.0,
+        unit=data["privacy_unit"]["description"].removeprefix("one "),
+        neighbours=data["adjacency"].replace("_", "-"),
+        assumptions=sentences,
+    )
