@@ -294,7 +294,7 @@ def _section(value: Any, where: str, known: tuple[str, ...]) -> dict[str, Any]:
     _check_keys(section, known, where)
     for name, item in section.items():
         _check_type(name, item)
-        if name in _NUMBERS and (isinstance(item, bool) or not isinstance(item, (int, float))):
+        if name in _NUMBERS and (isinstance(item, bool) or not isinstance(item, (int, float, type(None)))):
             raise ConfigError(f"{where}: {name} is {item!r}; it must be a number.")
     if value is not None and section.get("path") is None:
         raise ConfigError(f"{where} has no path.")
