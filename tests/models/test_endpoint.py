@@ -222,6 +222,8 @@ def test_offline_mode_is_named(monkeypatch):
     with serving() as server:
         assert "HF_HUB_OFFLINE" in refused(endpoint(server))
     assert server.bodies == []
+    with pytest.raises(AssetError, match=r"1 of 1 prompts got no answer from router\.huggingface\.co: HF_HUB_OFFLINE"):
+        ask(Endpoint("org/name", api_key="hf_canary"))
 
 
 def test_answers_of_a_failed_call_are_kept_for_an_equal_one():
@@ -244,15 +246,16 @@ def test_an_interrupted_call_keeps_its_answers_and_stops_asking(monkeypatch):
             pass
 
     monkeypatch.setattr("hf_dpsynth.models.chat_completion.progress_bar", lambda **options: Bar())
-    with serving(delay=0.01) as server:
-        generator = endpoint(server, max_concurrency=2)
+    with serving(("status", 500), delay=0.01) as server:
+        generator = endpoint(server, max_concurrency=2, backoff_seconds=8.0)
+        started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             ask(generator, ["echo 1"] * 50)
-        asked = len(server.bodies)
-        assert asked < 10
+        assert time.monotonic() - started < 2.0, "a row that waits to be retried is not waited for"
+        assert len(server.bodies) < 10
         monkeypatch.undo()
         assert ask(generator, ["echo 1"] * 50) == ["1"] * 50
-    assert len(server.bodies) == 50
+    assert len(server.bodies) == 50 + 1
 
 
 @pytest.mark.parametrize(
