@@ -232,7 +232,9 @@ def _value(text: str, flag: str, brackets: str) -> Any:
 
 
 @app.command("data")
-def data_verb(name: Annotated[str, typer.Argument(help="A name of the catalogue, e.g. movie.")]) -> None:
+def data_verb(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of the catalogue, e.g. movie.")],
+) -> None:
     """Fetch a data set of the catalogue and show its splits."""
     from hf_dpsynth import data
 
@@ -252,7 +254,9 @@ def models_verb(context: typer.Context) -> None:
 
 
 @models_app.command("pull")
-def pull_verb(name: Annotated[str, typer.Argument(help="A short name, a Hub id or a local path.")]) -> None:
+def pull_verb(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A short name, a Hub id or a local path.")],
+) -> None:
     """Fetch a model and print its folder."""
     from hf_dpsynth import models
 
