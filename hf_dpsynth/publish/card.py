@@ -77,6 +77,7 @@ def render(facts: dict[str, Any]) -> str:
         scale=None if metric is None else number(metric["scale"]),
         adjacency=_ADJACENCY[facts["adjacency"]],
         number=number,
+        drawn=facts["mechanisms"][0]["backend"] != "none",
         load=_load(facts),
     )
 
@@ -103,7 +104,9 @@ def _is_harmless(text: str, at: int) -> bool:
     sign, before, after = text[at], text[:at], text[at + 1 : at + 2]
     if sign.isalnum():
         return True
-    if not before or (before.isdigit() and sign in ".)"):
+    if not before:
+        return sign in ",;(/"
+    if before.isdigit() and sign in ".)" and not after.strip():
         return False
     if sign in ".:":
         return not before.lower().endswith("www") and after != "/"
@@ -176,7 +179,7 @@ def _sentence(facts: dict[str, Any]) -> str:
         return (
             f"Metric DP at scale {scale} per {metric['unit']} under {facts['adjacency'].replace('_', '-')} adjacency, "
             f"without a delta: the loss between two {metric['unit']}s is epsilon = {scale} times their "
-            f"{metric['metric']}. This is not anonymisation and protects no person as a whole."
+            f"distance ({metric['metric']}). This is not anonymisation and protects no person as a whole."
         )
     so_far = "" if facts["claim_status"] == "formal_dp" else ", if the unknown assumptions below hold"
     return (

@@ -5,6 +5,7 @@ written only beside the rows of that release.
 """
 
 import json
+import math
 import os
 import re
 from dataclasses import asdict, replace
@@ -31,9 +32,7 @@ def data_files(folder: Path) -> list[Path]:
     """Return the files of rows below a folder: everything in data/, and Parquet and Arrow files anywhere."""
     found = [path for path in folder.rglob("*") if path.is_file() or path.is_symlink()]
     return sorted(
-        path
-        for path in found
-        if path.suffix in (".parquet", ".arrow") or path.relative_to(folder).parts[0] == "data"
+        path for path in found if path.suffix in (".parquet", ".arrow") or path.relative_to(folder).parts[0] == "data"
     )
 
 
@@ -140,7 +139,7 @@ def read_json(path: Path) -> Any:
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise ConfigError(f"{path} has more than {LARGEST_BYTES} bytes; it is none of our files.")
-        return json.loads(path.read_bytes(), object_pairs_hook=_once, parse_constant=_no_constant)
+        return json.loads(path.read_bytes(), object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}).") from error
     except RecursionError as error:
@@ -160,6 +159,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text[:20]} is too large")
+    return float(text)
 
 
 def to_record(release: Release) -> dict[str, Any]:
@@ -208,7 +213,7 @@ def _held(folder: Path) -> Release | None:
 
 
 def _write(release: Release, folder: Path) -> None:
-    """Write the card first and the claim last, so that a claim that stands has its card; equal files are left alone."""
+    """Write the card first and the claim last: a claim that stands has its card. Equal files are left alone."""
     facts = to_privacy_json(release)
     claim = _bytes(facts)
     files = {RELEASE: _bytes(to_record(release)), PRIVACY: claim}

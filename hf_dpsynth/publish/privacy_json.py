@@ -38,7 +38,7 @@ _ALWAYS = (
     "timing, memory, core dumps, caches of the private data, and copied or restored ledger and budget files",
 )
 _RECORD = (
-    "persons behind several records, near-duplicates of one text, and records with several owners: the unit is one record",
+    "persons behind several records, near-duplicates of one text, records of several owners: the unit is one record",
 )
 _WORD = (
     "persons and whole texts: the losses of all words of a text add up",
@@ -64,7 +64,6 @@ def to_privacy_json(release: Release) -> dict[str, Any]:
     plan, guarantee = release.plan, release.guarantee
     if not isinstance(guarantee, (ApproxDP, MetricDP)):
         raise PrivacyError(f"privacy.json has no form for {type(guarantee).__name__} yet.")
-    number = sum(rows.number for rows in release.rows)
     return {
         "schema_version": SCHEMA_VERSION,
         "guarantee_id": release.guarantee_id,
@@ -90,8 +89,16 @@ def to_privacy_json(release: Release) -> dict[str, Any]:
         "public_inputs": [_public_input(kind, name) for kind, name in plan.model_ids.items()],
         "postprocessing": ["what follows the noise uses the released noisy values and public inputs only"],
         "cumulative": {**_epsilon_delta(plan, guarantee), "prior_releases": []},
+        **_results(release),
+    }
+
+
+def _results(release: Release) -> dict[str, Any]:
+    """Return what came out, and what a reader should know besides."""
+    plan = release.plan
+    return {
         "output": {
-            "n_records": number,
+            "n_records": sum(rows.number for rows in release.rows),
             "files": [{"path": path, "sha256": digest} for path, digest in release.files],
         },
         "evaluation": [],

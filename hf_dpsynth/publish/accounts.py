@@ -1,0 +1,165 @@
+"""Recomputing a claim from its events, when neither can be trusted.
+
+The events are bounded before anything is computed, so that a hostile privacy.json costs no more time or memory than an
+honest one; whatever cannot be computed is a finding.
+"""
+
+import math
+from collections import Counter
+from typing import Any
+
+from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent
+
+from hf_dpsynth.errors import HfDpsynthError
+from hf_dpsynth.privacy.accounting import epsilon, event_from_json, leaves, rdp_epsilon
+from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, MultivariateLaplaceDpEvent
+
+_TOLERANCE = 1e-6  # transforms of the same version differ in the last digits between machines
+_MOST_KINDS, _MOST_TIMES, _MOST_CELLS = 1000, 10**9, 5e7
+_LEAST_NOISE, _MOST_NOISE = 1e-5, 1e6
+READING = (HfDpsynthError, KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
+
+
+def check(facts: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the claim in the facts of a privacy.json; empty when the events bear it.
+
+    Args:
+        facts (`dict`): the content of a privacy.json, checked by nobody.
+    Returns:
+        `list[str]`: a sentence for each fault, which begins with the field.
+    """
+    try:
+        event = event_from_json(facts["accounting"]["events"])
+        counts = leaves(event)
+        return [*_claim(facts), *_relation(facts, counts), *_cost(facts, event, counts)]
+    except READING as error:
+        return [f"accounting: the claim cannot be recomputed ({type(error).__name__}: {short(error)})"]
+
+
+def short(value: Any) -> str:
+    """Return a value as one line of bounded length."""
+    text = "".join(sign if sign.isprintable() else " " for sign in str(value))
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
+def _claim(facts: dict[str, Any]) -> list[str]:
+    """Compare the status with the numbers: a number that nothing stands behind is no claim."""
+    parameters, status = facts["parameters"], facts["claim_status"]
+    metric = facts["definition"] == "metric_dp"
+    field = "parameters.metric_dp.scale" if metric else "parameters.epsilon"
+    claimed = parameters["metric_dp"]["scale"] if metric else parameters["epsilon"]
+    found = []
+    if status == "none" and claimed is not None:
+        found.append(f"{field}: {short(claimed)} beside claim_status none, which allows no number")
+    if status != "none" and claimed is None:
+        found.append(f"{field}: null beside claim_status {short(status)}")
+    if status != "none" and facts["randomness"]["seed_source"] != "os_entropy":
+        found.append("claim_status: the noise came from a seed, so nothing can be claimed")
+    holds = [entry["holds"] for entry in facts["accounting"]["assumptions"]]
+    if status != "none" and False in holds:
+        found.append(f"claim_status: {short(status)} although an assumption fails")
+    if status == "formal_dp" and "unknown" in holds:
+        found.append("claim_status: formal_dp although an assumption is unknown; formal_dp_conditional is right")
+    return found
+
+
+def _relation(facts: dict[str, Any], counts: Counter[DpEvent]) -> list[str]:
+    """Compare the neighbouring relation with the events and with what is published."""
+    accounting, adjacency = facts["accounting"], facts["adjacency"]
+    found = []
+    if accounting["relation"] != adjacency:
+        found.append(f"adjacency: {short(adjacency)}, but accounting.relation is {short(accounting['relation'])}")
+    votes = [leaf for leaf in counts if isinstance(leaf, DiscreteGaussianDpEvent)]
+    if adjacency == "replace_one" and any(len(leaf.shifts) < 2 for leaf in votes):
+        found.append("adjacency: replace_one, but an event has one shift; a replaced record moves two counts")
+    if adjacency == "add_remove" and facts["source"]["n_units"] is not None:
+        found.append("adjacency: add_remove protects the number of records, but source.n_units publishes it")
+    if accounting["composition"] == "filter" and accounting["accountant"] != "rdp":
+        found.append("accounting.composition: filter needs the accountant rdp")
+    return found
+
+
+def _cost(facts: dict[str, Any], event: DpEvent, counts: Counter[DpEvent]) -> list[str]:
+    """Compare the claimed number with the recomputed one."""
+    if facts["claim_status"] == "none":
+        return []
+    if facts["definition"] == "metric_dp":
+        return _metric(facts, counts)
+    if facts["definition"] != "approximate_dp":
+        return [f"definition: {short(facts['definition'])} cannot be recomputed by this version"]
+    claimed, stated = facts["parameters"]["epsilon"], facts["parameters"]["delta"]
+    if claimed is None:
+        return []
+    delta = stated - sum(facts["accounting"]["extra_deltas"])
+    if not 0 < delta < 1 or not 0 < claimed < math.inf:
+        return [f"parameters.delta: {short(stated)} less the extra deltas, with epsilon {short(claimed)}, is no claim"]
+    cost = _recomputed(facts, event, counts, delta)
+    if isinstance(cost, str):
+        return [cost]
+    if not claimed * (1 + _TOLERANCE) >= cost:
+        return [f"parameters.epsilon: claimed {claimed:.6g}, the events cost {cost:.6g} at delta {delta:.6g}"]
+    return []
+
+
+def _recomputed(facts: dict[str, Any], event: DpEvent, counts: Counter[DpEvent], delta: float) -> float | str:
+    """Return the epsilon of the events by the stated accountant, or why there is none."""
+    accounting = facts["accounting"]
+    adjacency = facts["adjacency"].replace("_", "-")
+    if accounting["accountant"] == "rdp":
+        excess = _excess(counts, 1.0)
+        return excess or rdp_epsilon(event, delta, adjacency=adjacency)
+    if accounting["accountant"] != "pld":
+        return f"accounting.accountant: {short(accounting['accountant'])} cannot be recomputed by this version"
+    interval = accounting["discretisation"]["interval"]
+    if interval is None:
+        return "accounting.discretisation.interval: null; the accountant pld needs a number"
+    return _excess(counts, interval) or epsilon(event, delta, adjacency=adjacency, discretisation=float(interval))
+
+
+def _excess(counts: Counter[DpEvent], interval: float) -> str:
+    """Return why the events are out of the bounds within which they are recomputed, or nothing."""
+    squares = 0.0
+    for leaf, count in counts.items():
+        inner = leaf.event if isinstance(leaf, PoissonSampledDpEvent) else leaf
+        shifts: tuple[int, ...] = (1,)
+        if isinstance(inner, DiscreteGaussianDpEvent):
+            noise, shifts = inner.sigma, inner.shifts
+        elif isinstance(inner, GaussianDpEvent):
+            noise = inner.noise_multiplier
+        else:
+            continue
+        if not _LEAST_NOISE <= noise <= _MOST_NOISE or count > _MOST_TIMES:
+            return f"accounting.events: noise {noise:.6g} taken {count} times is out of the range of any plan"
+        squares += count * sum(shift * shift for shift in shifts) / noise**2
+    cells = (squares / 2 + 12 * math.sqrt(squares)) / interval if interval > 0 else math.inf
+    if len(counts) > _MOST_KINDS or not cells <= _MOST_CELLS:
+        return "accounting.events: too many or too costly at this discretisation to be recomputed"
+    return ""
+
+
+def _metric(facts: dict[str, Any], counts: Counter[DpEvent]) -> list[str]:
+    """Compare the scale of one release of a word with the events: each split is released once."""
+    claimed = facts["parameters"]["metric_dp"]["scale"]
+    wrong = [type(leaf).__name__ for leaf in counts if not isinstance(leaf, MultivariateLaplaceDpEvent)]
+    if wrong or not counts:
+        return [f"accounting.events: {', '.join(wrong) or 'none'} in place of MultivariateLaplaceDpEvent"]
+    if claimed is None:
+        return []
+    found = []
+    scale = max(leaf.epsilon for leaf in counts)
+    if claimed < scale:
+        found.append(f"parameters.metric_dp.scale: epsilon claimed {claimed:.6g}, the events have {scale:.6g}")
+    if claimed > scale:
+        found.append(f"parameters.metric_dp.scale: epsilon {claimed:.6g} is no scale of the events ({scale:.6g})")
+    times, splits = sum(counts.values()), len(_splits(facts))
+    if splits and times != splits:
+        found.append(f"accounting.events: {times} releases of words, but output.files has {splits} splits")
+    return found
+
+
+def _splits(facts: dict[str, Any]) -> set[str]:
+    """Return the names of the splits: of Parquet files before their shard number, of Arrow files their folder."""
+    paths = [entry["path"] for entry in facts["output"]["files"]]
+    return {
+        path.rsplit("/", 1)[0] if path.endswith(".arrow") and "/" in path else path.split("-0", 1)[0] for path in paths
+    }

@@ -1,0 +1,292 @@
+"""`verify`: whether a folder bears out what it claims.
+
+The claim is recomputed from its events, the card rendered again, the files hashed. Nothing of it shows that the events
+are what ran: `not_checkable` says so, and no result is ever called private.
+"""
+
+import json
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+from dp_accounting import DpEvent
+
+from hf_dpsynth.errors import HfDpsynthError
+from hf_dpsynth.plans import Plan
+from hf_dpsynth.privacy.accounting import event_from_json, leaves
+from hf_dpsynth.publish import accounts
+from hf_dpsynth.publish.accounts import READING, short
+from hf_dpsynth.publish.card import front_matter, render
+from hf_dpsynth.publish.folder import (
+    CARD,
+    LARGEST_BYTES,
+    PRIVACY,
+    RELEASE,
+    data_files,
+    existing,
+    from_record,
+    read_json,
+)
+from hf_dpsynth.publish.privacy_json import from_privacy_json, schema, to_privacy_json
+from hf_dpsynth.release import Release, software
+from hf_dpsynth.store import file_digest
+
+NOT_CHECKABLE = (
+    "that these events are what ran",
+    "that noise was drawn, sampling and clipping done, as the events say",
+    "that what was declared public is public",
+    "that the same records were not released elsewhere, and that parameters were not chosen by looking at them",
+    "that later processing used no private data",
+    "who wrote these files",
+)
+_MOST_FINDINGS = 20
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found.
+
+    Args:
+        ok (`bool`): whether there is no finding.
+        schema (`bool`): whether privacy.json is valid against its JSON Schema.
+        accounting_recomputed (`bool`): whether the events cost at most the claim.
+        files_match (`bool`): whether every file of rows is listed and has its digest.
+        findings (`tuple[str, ...]`): what is wrong, a sentence each, which begins with the file or field.
+        not_checkable (`tuple[str, ...]`): what nobody can see from these files.
+    """
+
+    ok: bool
+    schema: bool
+    accounting_recomputed: bool
+    files_match: bool
+    findings: tuple[str, ...]
+    not_checkable: tuple[str, ...]
+
+
+def verify(path: str | os.PathLike[str]) -> Verification:
+    """Check a folder's privacy.json against its schema, its own events, its card, its rows and its ledger.
+
+    Args:
+        path (`str` or path): a run directory, or a folder that `.privacy.save` wrote into.
+    Returns:
+        `Verification`: what was found; broken files are findings.
+    Raises:
+        ConfigError: there is no such folder.
+    Examples:
+        >>> import tempfile, hf_dpsynth
+        >>> from datasets import Dataset
+        >>> private = Dataset.from_dict({"text": ["a good film"]}).privatize("madlib", epsilon=10)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     private.save_to_disk(folder)
+        ...     private.privacy.save(folder)
+        ...     hf_dpsynth.verify(folder).ok
+        True
+    """
+    folder = existing(path)
+    try:
+        facts = read_json(folder / PRIVACY)
+        invalid = _invalid(facts)
+        accounting = accounts.check(facts)
+        files, silent = _files(folder, facts)
+        others, unseen = _others(folder, facts)
+    except HfDpsynthError as error:
+        return Verification(False, False, False, False, (f"{PRIVACY}: {short(error)}",), NOT_CHECKABLE)
+    except RecursionError:
+        return Verification(False, False, False, False, (f"{PRIVACY}: nested too deeply",), NOT_CHECKABLE)
+    findings = tuple(dict.fromkeys((*invalid, *accounting, *files, *others)))
+    return Verification(
+        ok=not findings,
+        schema=not invalid,
+        accounting_recomputed=not accounting,
+        files_match=not files,
+        findings=findings,
+        not_checkable=(*NOT_CHECKABLE, *silent, *unseen),
+    )
+
+
+def _invalid(facts: Any) -> list[str]:
+    """Return where the facts break the JSON Schema."""
+    import jsonschema
+
+    errors = jsonschema.Draft202012Validator(schema()).iter_errors(facts)
+    found = [f"{error.json_path.removeprefix('$.')}: {short(error.message)} (schema)" for error in errors]
+    return found[:_MOST_FINDINGS]
+
+
+def _files(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
+    """Return what is wrong with the files of rows, and what cannot be seen."""
+    try:
+        listed = {str(entry["path"]): entry["sha256"] for entry in facts["output"]["files"]}
+        number = facts["output"]["n_records"]
+    except READING:
+        return ["output.files: cannot be read"], []
+    found = [f"{short(name)}: not listed in output.files" for name in _present(folder) if name not in listed]
+    rows: Counter[str] = Counter()
+    for name, digest in listed.items():
+        path = folder / name
+        if not _is_inside(name) or path.is_symlink():
+            found.append(f"output.files: {short(name)!r} leads out of the folder")
+        elif not path.is_file():
+            found.append(f"{short(name)}: missing")
+        elif file_digest(path) != digest:
+            found.append(f"{short(name)}: sha256 differs")
+        else:
+            rows[path.suffix] += _rows_in(path)
+    if not found and any(count != number for count in rows.values()):
+        found.append(f"output.n_records: {short(number)}, the files hold {', '.join(map(str, rows.values()))} rows")
+    return found, [] if listed else ["the rows: output.files lists none"]
+
+
+def _present(folder: Path) -> list[str]:
+    return [path.relative_to(folder).as_posix() for path in data_files(folder)]
+
+
+def _is_inside(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return bool(parts) and not PurePosixPath(name).is_absolute() and not {"..", "\\", ":"} & {*parts, *name}
+
+
+def _rows_in(path: Path) -> int:
+    """Return the number of rows of a file; -1 when it is none of the formats that we write."""
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    try:
+        if path.suffix == ".parquet":
+            return int(parquet.read_metadata(path).num_rows)
+        with pyarrow.memory_map(str(path)) as source:
+            return sum(batch.num_rows for batch in pyarrow.ipc.open_stream(source))
+    except (pyarrow.ArrowException, OSError):
+        return -1
+
+
+def _others(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
+    """Return what contradicts the facts: themselves, the card, release.json, plan.json, the ledger."""
+    try:
+        base = from_privacy_json(facts)
+        implied = list(_differences("", to_privacy_json(base), facts))
+        found = [f"{short(line)}" for line in implied]
+        card = _card(folder, facts)
+    except READING as error:
+        return [f"{PRIVACY}: {short(error)}"], []
+    unseen = []
+    version = software()["hf_dpsynth"]
+    if facts["tool"]["version"] != version and (found or card):
+        # another version may phrase the same facts in other words; its numbers were checked
+        unseen = [f"the wording of {PRIVACY} and {CARD}: made by version {short(facts['tool']['version'])}"]
+        found, card = [], [line for line in card if not line.startswith(f"{CARD} text")]
+    release, broken = _release(folder, facts)
+    found += [*card, *broken, *_plan(folder, facts, base), *_ledger(folder, base)]
+    if release is not None:
+        found += _charges(RELEASE, leaves(base.plan.event), [(row.event, 1) for row in release.charges])
+    return found[:_MOST_FINDINGS], unseen
+
+
+def _differences(field: str, expected: Any, actual: Any) -> Iterator[str]:
+    """Name the fields in which two JSON values differ."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        for name in [*expected, *(name for name in actual if name not in expected)]:
+            place = f"{field}.{name}".removeprefix(".")
+            if name not in actual:
+                yield f"{place}: missing"
+            elif name not in expected:
+                yield f"{place}: unexpected"
+            else:
+                yield from _differences(place, expected[name], actual[name])
+    elif isinstance(expected, list) and isinstance(actual, list):
+        if len(expected) != len(actual):
+            yield f"{field}: {len(actual)} entries, {len(expected)} follow from the rest"
+        for number, (first, second) in enumerate(zip(expected, actual, strict=False)):
+            yield from _differences(f"{field}[{number}]", first, second)
+    elif expected != actual or isinstance(expected, bool) != isinstance(actual, bool):
+        yield f"{field}: {short(repr(actual))}, but {short(repr(expected))} follows from the rest"
+
+
+def _card(folder: Path, facts: dict[str, Any]) -> list[str]:
+    """Compare the card with what the facts render to."""
+    path = folder / CARD
+    if not path.is_file():
+        return [f"{CARD}: missing"]
+    if path.stat().st_size > LARGEST_BYTES:
+        return [f"{CARD}: more than {LARGEST_BYTES} bytes"]
+    text = path.read_bytes().decode("utf-8", "replace").replace("\r\n", "\n")
+    expected = render(facts)
+    if text == expected:
+        return []
+    found = [f"{CARD} front matter: {short(line)}" for line in _front(text, facts)]
+    lines = zip([*text.split("\n"), ""], [*expected.split("\n"), ""], strict=False)
+    at = next((number for number, (first, second) in enumerate(lines, 1) if first != second), 1)
+    return [*found, f"{CARD} text: not what {PRIVACY} renders to, first at line {at}"]
+
+
+def _front(text: str, facts: dict[str, Any]) -> list[str]:
+    """Compare the summary in the front matter with the facts."""
+    parts = text.split("---\n", 2)
+    if parts[0] or len(parts) < 3:
+        return ["missing"]
+    try:
+        actual = yaml.safe_load(parts[1])
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return ["no YAML"]
+    return list(_differences("", front_matter(facts), actual))[:_MOST_FINDINGS]
+
+
+def _release(folder: Path, facts: dict[str, Any]) -> tuple[Release | None, list[str]]:
+    """Read release.json, if it is there, and compare it with the facts."""
+    path = folder / RELEASE
+    if not path.exists():
+        return None, []
+    try:
+        release = from_record(read_json(path))
+        implied = to_privacy_json(release)
+    except READING as error:
+        return None, [f"{RELEASE}: {short(error)}"]
+    return release, [f"{RELEASE} contradicts {short(line)}" for line in _differences("", implied, facts)]
+
+
+def _plan(folder: Path, facts: dict[str, Any], base: Release) -> list[str]:
+    """Compare plan.json, if it is there, with the facts."""
+    path = folder / "plan.json"
+    if not path.exists():
+        return []
+    try:
+        plan = Plan.from_json(read_json(path))
+        implied = to_privacy_json(replace(base, plan=plan, guarantee=plan.guarantee))
+    except READING as error:
+        return [f"plan.json: {short(error)}"]
+    implied["limitations"] = facts["limitations"]  # holds what happened after the plan
+    return [f"plan.json contradicts {short(line)}" for line in _differences("", implied, facts)]
+
+
+def _ledger(folder: Path, base: Release) -> list[str]:
+    """Compare the charges in ledger.db, if it is there, with the events."""
+    path = folder / "ledger.db"
+    if not path.exists():
+        return []
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)) as database:
+            rows = database.execute("SELECT event, count FROM charges").fetchall()
+            name = database.execute("SELECT value FROM meta WHERE name = 'run'").fetchone()
+        charges = [(event_from_json(json.loads(event)), int(count)) for event, count in rows]
+    except (sqlite3.Error, *READING) as error:
+        return [f"ledger.db: cannot be read ({short(error)})"]
+    found = _charges("ledger.db", leaves(base.plan.event), charges)
+    if name is None or name[0] != base.guarantee_id:
+        found.append("guarantee_id: ledger.db is of another run")
+    return found
+
+
+def _charges(file: str, allowed: Counter[DpEvent], charges: list[tuple[DpEvent, int]]) -> list[str]:
+    """Return which events were charged more often than accounting.events has them."""
+    spent: Counter[DpEvent] = Counter()
+    for event, times in charges:
+        spent.update({leaf: count * times for leaf, count in leaves(event).items()})
+    over = [leaf for leaf, count in spent.items() if count > allowed[leaf]]
+    return [f"{file}: {spent[leaf]} x {short(leaf)} charged, accounting.events has {allowed[leaf]}" for leaf in over]

@@ -1,0 +1,127 @@
+"""The card: what it says first, which words it may use, and that no name becomes markup."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from hf_dpsynth.errors import PrivacyError
+from hf_dpsynth.publish.card import number, render
+from hf_dpsynth.publish.privacy_json import to_privacy_json
+from tests.publish import golden
+from tests.stubs import synth
+
+RELEASES = golden.releases()
+HOSTILE = [
+    "---\nepsilon: 0.1\n---", "<script>alert(1)</script>", "[x](javascript:alert(1))", "| a | b |", "# title",
+    "`code`", "**bold** _it_ ~~no~~", "on", "no", "1e-06", "null", "{{ 7 * 7 }}", "- item", "1. item", "![](http://x/y.png)",
+    "www.example.org http://example.org a@example.org", "\u202eevil\u202c", "a\x00b\ud800", "=====", "    code", "&lt;b&gt;",
+]  # fmt: skip
+
+
+def front(card):
+    return yaml.safe_load(card.split("---")[1])
+
+
+def body(card):
+    return card.split("---", 2)[2]
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_golden_cards_are_what_the_releases_render_to(name):
+    stored = golden.FOLDER.joinpath(f"{name}.md").read_text(encoding="utf-8")
+    assert RELEASES[name].card() == stored, "python -m tests.publish.golden refreshes the cards"
+
+
+def test_there_is_no_golden_card_without_a_release():
+    assert {path.stem for path in golden.FOLDER.glob("*.md")} == set(RELEASES)
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_the_first_screen_states_the_claim_and_what_is_not_covered(name):
+    text = body(RELEASES[name].card())
+    first = text[:800].lower()
+    words = ("epsilon", "delta", "adjacency", "not covered")
+    assert all(word in first for word in words) and ("record" in first or "word" in first)
+    order = [
+        "## What is not covered",
+        "## All releases",
+        "## Assumptions",
+        "## Mechanism",
+        "## Public models",
+        "## Load",
+    ]
+    places = [text.index(title) for title in order]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_the_front_matter_mirrors_privacy_json(name):
+    facts, head = to_privacy_json(RELEASES[name]), front(RELEASES[name].card())
+    claim = head["differential_privacy"]
+    assert claim["epsilon"] == facts["parameters"]["epsilon"] and claim["delta"] == facts["parameters"]["delta"]
+    assert claim["adjacency"] == facts["adjacency"] and claim["claim_status"] == facts["claim_status"]
+    assert claim["guarantee_id"] == facts["guarantee_id"] and claim["file"] == "privacy.json"
+    assert {"synthetic", "privatized"} & set(head["tags"]) and head["tags"][-1] in ("aug-pe", "madlib")
+    assert head["configs"][0]["data_files"] == [{"split": "train", "path": "data/train-00000-of-00001.parquet"}]
+
+
+def test_numbers_are_numbers_in_every_yaml():
+    card = RELEASES["aug-pe-add-remove"].card()
+    assert front(card)["differential_privacy"]["delta"] == 1e-6 and "delta: 1.0e-06" in card
+    assert (number(1e-6), number(4.0), number(0.1 + 0.2)) == ("1e-06", "4", "0.30000000000000004")
+
+
+def test_differential_privacy_is_said_of_finite_approximate_dp_alone():
+    tagged = {name: "differential-privacy" in front(release.card())["tags"] for name, release in RELEASES.items()}
+    said = {name: "differentially private" in release.card().lower() for name, release in RELEASES.items()}
+    assert tagged == said == {
+        "aug-pe-add-remove": True, "aug-pe-zero-out-own-embedder": True, "aug-pe-no-privacy": False, "madlib": False,
+    }  # fmt: skip
+    assert "No privacy" in RELEASES["aug-pe-no-privacy"].card()
+
+
+def test_an_unknown_assumption_stands_in_bold_and_conditions_the_claim():
+    card = RELEASES["aug-pe-zero-out-own-embedder"].card()
+    assert "**the embedder embeds each row independently of the others: unknown**" in card
+    assert "if the unknown assumptions below hold" in body(card)[:400]
+
+
+def test_an_insecure_seed_leaves_no_claim():
+    plan = replace(RELEASES["aug-pe-add-remove"].plan, insecure_noise=True)
+    card = golden.fixed(plan, 500).card()
+    assert front(card)["differential_privacy"]["epsilon"] is None and "differential-privacy" not in front(card)["tags"]
+    assert "No privacy" in card and "operating system: fails**" in card and "differentially private" not in card
+
+
+@pytest.mark.parametrize("field", ["level", "description", "adjacency"])
+def test_no_epsilon_without_unit_and_adjacency(field):
+    facts = to_privacy_json(RELEASES["aug-pe-add-remove"])
+    (facts if field == "adjacency" else facts["privacy_unit"])[field] = ""
+    with pytest.raises(PrivacyError, match="adjacency"):
+        render(facts)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_name_becomes_markup(text):
+    plan = RELEASES["madlib"].plan
+    plan = replace(
+        plan, mechanism=text, params={text: text}, kept_columns=(text,), model_ids={"vectors": text}, warnings=(text,)
+    )
+    card = golden.fixed(plan, 5, notes=(text,)).card()
+    card.encode("utf-8")
+    head = front(card)
+    assert list(head) == ["pretty_name", "tags", "size_categories", "configs", "differential_privacy"]
+    assert isinstance(head["tags"][-1], str) and head["differential_privacy"]["epsilon"] is None
+    lines = body(card).split("\n")
+    plain = body(golden.fixed(replace(plan, mechanism="m", params={"p": 1}), 5, notes=("n",)).card()).split("\n")
+    assert len(lines) == len(plain), "no value may add a line"
+    for sign in ("<", "[x]", "{{", "](", "![", "**bold", "~~", "\x00", "\u202e", "://", "www.", "@", "```c"):
+        assert sign not in "\n".join(line for line in lines if "hf_dpsynth" not in line)
+    assert not any(line.startswith(("#  ", "=", "    ")) for line in lines)
+    assert math.isclose(len([line for line in lines if line.startswith("#")]), 9)
+
+
+def test_a_card_of_a_release_in_memory_names_no_files():
+    assert "configs" not in front(synth().privacy.card())
