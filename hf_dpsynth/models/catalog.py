@@ -281,14 +281,14 @@ def _converter(asset: Asset) -> Callable[[Path], None] | None:
 
 def _pull_from_hub(name: str) -> str:
     """Download a model's snapshot into the Hub's own cache."""
-    import httpx
+    import httpx2
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     other_formats = ["*.onnx", "onnx/*", "openvino/*", "*.msgpack", "*.h5", "*.ot", "*.gguf", "coreml/*"]
     try:
         folder = snapshot_download(name, ignore_patterns=other_formats, local_files_only=is_offline())
-    except (HfHubHTTPError, LocalEntryNotFoundError, httpx.HTTPError, OSError) as error:
+    except (HfHubHTTPError, LocalEntryNotFoundError, httpx2.HTTPError, OSError) as error:
         raise AssetError(
             f"could not fetch {name} from the Hub: {type(error).__name__}. Check the name, the network and the token "
             f"(hf auth login); without a network use one of {', '.join(asset.name for asset in models())}."
