@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
@@ -46,7 +47,7 @@ NOT_CHECKABLE = (
     "that later processing used no private data",
     "who wrote these files",
 )
-_MOST_FINDINGS = 20
+_MOST_FINDINGS = 8  # of one kind: what follows from the first ones helps nobody
 
 
 @dataclass(frozen=True)
@@ -171,8 +172,7 @@ def _others(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
     """Return what contradicts the facts: themselves, the card, release.json, plan.json, the ledger."""
     try:
         base = from_privacy_json(facts)
-        implied = list(_differences("", to_privacy_json(base), facts))
-        found = [f"{short(line)}" for line in implied]
+        found = _contradictions("", to_privacy_json(base), facts)
         card = _card(folder, facts)
     except READING as error:
         return [f"{PRIVACY}: {short(error)}"], []
@@ -186,7 +186,12 @@ def _others(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
     found += [*card, *broken, *_plan(folder, facts, base), *_ledger(folder, base)]
     if release is not None:
         found += _charges(RELEASE, leaves(base.plan.event), [(row.event, 1) for row in release.charges])
-    return found[:_MOST_FINDINGS], unseen
+    return found, unseen
+
+
+def _contradictions(start: str, expected: Any, actual: Any) -> list[str]:
+    """Return a sentence for each of the first differences."""
+    return [start + short(line) for line in islice(_differences("", expected, actual), _MOST_FINDINGS)]
 
 
 def _differences(field: str, expected: Any, actual: Any) -> Iterator[str]:
@@ -220,7 +225,7 @@ def _card(folder: Path, facts: dict[str, Any]) -> list[str]:
     expected = render(facts)
     if text == expected:
         return []
-    found = [f"{CARD} front matter: {short(line)}" for line in _front(text, facts)]
+    found = _front(text, facts)
     lines = zip([*text.split("\n"), ""], [*expected.split("\n"), ""], strict=False)
     at = next((number for number, (first, second) in enumerate(lines, 1) if first != second), 1)
     return [*found, f"{CARD} text: not what {PRIVACY} renders to, first at line {at}"]
@@ -228,14 +233,15 @@ def _card(folder: Path, facts: dict[str, Any]) -> list[str]:
 
 def _front(text: str, facts: dict[str, Any]) -> list[str]:
     """Compare the summary in the front matter with the facts."""
+    start = f"{CARD} front matter: "
     parts = text.split("---\n", 2)
     if parts[0] or len(parts) < 3:
-        return ["missing"]
+        return [f"{start}missing"]
     try:
         actual = yaml.safe_load(parts[1])
     except (yaml.YAMLError, ValueError, RecursionError):
-        return ["no YAML"]
-    return list(_differences("", front_matter(facts), actual))[:_MOST_FINDINGS]
+        return [f"{start}no YAML"]
+    return _contradictions(start, front_matter(facts), actual)
 
 
 def _release(folder: Path, facts: dict[str, Any]) -> tuple[Release | None, list[str]]:
@@ -248,7 +254,7 @@ def _release(folder: Path, facts: dict[str, Any]) -> tuple[Release | None, list[
         implied = to_privacy_json(release)
     except READING as error:
         return None, [f"{RELEASE}: {short(error)}"]
-    return release, [f"{RELEASE} contradicts {short(line)}" for line in _differences("", implied, facts)]
+    return release, _contradictions(f"{RELEASE} contradicts ", implied, facts)
 
 
 def _plan(folder: Path, facts: dict[str, Any], base: Release) -> list[str]:
@@ -262,7 +268,7 @@ def _plan(folder: Path, facts: dict[str, Any], base: Release) -> list[str]:
     except READING as error:
         return [f"plan.json: {short(error)}"]
     implied["limitations"] = facts["limitations"]  # holds what happened after the plan
-    return [f"plan.json contradicts {short(line)}" for line in _differences("", implied, facts)]
+    return _contradictions("plan.json contradicts ", implied, facts)
 
 
 def _ledger(folder: Path, base: Release) -> list[str]:
