@@ -7,6 +7,7 @@ call, so that importing the package stays light.
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from hf_dpsynth.mechanisms.base import Privatizer
     from hf_dpsynth.models.base import Embedder, TextGenerator
+    from hf_dpsynth.plans import Plan
     from hf_dpsynth.privacy.budget import PrivacyBudget
     from hf_dpsynth.store import Store
 
@@ -263,9 +265,28 @@ def synthesize(
             rows=rows_of({"train": made}),
         )
         release = record(release, store)
+    if hasattr(found, "more"):
+        # the table, not the dataset: a release that held its dataset would keep it alive for ever
+        further = partial(_further_rows, found, inputs.generator, plan, made.data.table)
+        release = replace(release, sampler=further)
     result = _like(ds, {"train": made})
     remember(result, release)
     return result
+
+
+def _further_rows(mechanism: Any, generator: Any, plan: "Plan", table: Any, num_rows: int, seed: int) -> Any:
+    """Return a fresh Dataset of rows that a mechanism makes from released ones."""
+    from datasets import Dataset
+
+    from hf_dpsynth import columns
+    from hf_dpsynth.mechanisms.planning import check_seed
+
+    number, made = _at_least_one("num_rows", num_rows), _fresh(table)
+    released = list(zip(made[plan.text_column][:], columns.read_rows(made, plan.label_columns), strict=True))
+    rows = mechanism.more(released, generator, plan, number, check_seed(seed))
+    encoded = [columns.encode(made.features, row) for row in rows]
+    values = {name: [row[name] for row in encoded] for name in made.features}
+    return _fresh(Dataset.from_dict(values, features=made.features).data.table)
 
 
 def _at_least_one(name: str, number: Any) -> int:
@@ -350,15 +371,20 @@ def _parquet(features: Any, values: dict[str, list[Any]]) -> Any:
 
 
 def _read(path: "Path") -> Any:
-    """Return a fresh Dataset of released rows: random fingerprint, features only."""
-    import secrets
-
+    """Return a fresh Dataset of released rows."""
     import pyarrow.parquet as parquet
-    from datasets import Dataset, DatasetInfo, Features
-    from datasets.table import InMemoryTable
 
     if not path.exists():
         raise PrivacyError(f"the rows of {path} are gone, and so is the key of their noise. Pass another out=.")
-    table = parquet.read_table(path)
+    return _fresh(parquet.read_table(path))
+
+
+def _fresh(table: Any) -> Any:
+    """Return a Dataset with a random fingerprint and a DatasetInfo of features only."""
+    import secrets
+
+    from datasets import Dataset, DatasetInfo, Features
+    from datasets.table import InMemoryTable
+
     info = DatasetInfo(features=Features.from_arrow_schema(table.schema))
     return Dataset(InMemoryTable(table), info=info, fingerprint=secrets.token_hex(8))

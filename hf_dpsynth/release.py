@@ -10,7 +10,7 @@ import os
 import uuid
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -140,7 +140,9 @@ class Release:
                 f"this release of {self.plan.mechanism} cannot make more rows: only a synthesis in this process can, "
                 "from the noisy votes it released. Call synthesize again with the same out= to get it back for free."
             )
-        return self.sampler(num_rows, seed)
+        made = self.sampler(num_rows, seed)
+        remember(made, replace(self, rows=rows_of({"train": made}), files=()))
+        return made
 
 
 def rows_of(made: dict[str, Any]) -> tuple[Rows, ...]:

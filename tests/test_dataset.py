@@ -3,6 +3,7 @@
 import gc
 import math
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -244,6 +245,32 @@ def test_another_plan_or_other_data_in_the_same_directory_is_refused(change):
     assert len(synth(out="run").privacy.charges) == 4
 
 
+@pytest.mark.parametrize("out", [None, "run"])
+def test_further_rows_cost_nothing_and_follow_their_seed(out):
+    first = synth(out=out, label_proportions={"neg": 0.25, "pos": 0.75})
+    extra = first.privacy.more(40, seed=3)
+    assert len(extra) == 40 and extra.features == first.features
+    assert extra["label"][:].count("pos") == 30
+    assert extra.privacy.charges == first.privacy.charges
+    assert extra.privacy.statement() == first.privacy.statement()
+    assert len(extra.privacy.more(2)) == 2
+    assert extra.select([0]).privacy is None
+    if out:
+        again = synth(out=out, label_proportions={"neg": 0.25, "pos": 0.75}).privacy
+        assert len(again.more(5, seed=3)) == 5 and len(again.charges) == 3
+    for bad in ({"num_rows": 0}, {"num_rows": 3, "seed": -1}):
+        with pytest.raises(ConfigError):
+            first.privacy.more(**bad)
+
+
+def test_further_rows_show_the_generator_only_released_text():
+    generator = StubGenerator()
+    out = synth(generator=generator)
+    generator.prompts.clear()
+    out.privacy.more(9)
+    assert len(generator.prompts) == 9 and not any(CANARY in prompt for prompt in generator.prompts)
+
+
 def test_a_directory_is_not_continued_against_the_users_will():
     synth(out="run")
     with pytest.raises(ConfigError, match="resume=False"):
@@ -285,12 +312,10 @@ def test_a_refused_run_reserves_nothing_and_leaves_no_plan():
 
 
 def test_a_run_killed_between_plan_and_ledger_starts_again():
-    synth(out="a")
-    os.remove("a/ledger.db")
-    os.rename("a/plan.json", "a/plan.json.partial")
-    shutil.rmtree("a/populations")
-    shutil.rmtree("a/data")
+    os.mkdir("a")
+    pathlib.Path("a/plan.json.partial").write_text("{")
     assert len(synth(out="a")) == 12
+    assert not os.path.exists("a/plan.json.partial")
 
 
 def test_a_run_in_memory_that_fails_gives_back_what_it_did_not_spend():
