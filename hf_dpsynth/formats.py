@@ -6,7 +6,7 @@ never a value.
 
 A CSV column becomes numbers or booleans when each value of it is written as Python or JSON writes that type, so that
 converting back gives the same characters: "0" and "0.5" are numbers, "007", "1.50", "" and the named text column are
-text. The types of columns are public.
+text. The names and types of columns are public; a CSV file has its names in the first line.
 """
 
 import codecs
@@ -37,6 +37,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_LONGEST_NAME = 64
 _WORDS = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
 
 
@@ -132,8 +133,14 @@ def _check_names(path: Path, names: list[str], *, first_may_be_blank: bool = Fal
     for position, name in enumerate(names):
         if not name and not (first_may_be_blank and position == 0 and len(names) > 1):
             raise ConfigError(f"{str(path)!r}: column {position + 1} has no name.")
+        if len(name) > _LONGEST_NAME or not name.isprintable():
+            # without a header the first record stands here: it is not shown
+            raise ConfigError(
+                f"{str(path)!r}: the name of column {position + 1} is longer than {_LONGEST_NAME} characters or not "
+                "printable. Is there a header? Give the column a short name."
+            )
         if name in names[:position]:
-            raise ConfigError(f"{str(path)!r}: column {name!r} stands twice.")
+            raise ConfigError(f"{str(path)!r}: the name of column {position + 1} stands twice.")
 
 
 def converted(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from hf_dpsynth.errors import ConfigError, HubError
 from hf_dpsynth.inputs import load_input
@@ -202,7 +204,8 @@ BROKEN = {
         f"text,label\na,b\nc,{CANARY},d\n": "line 3: 3 fields",
         f"text,label\na,b\n{CANARY}\n": "line 3: 1 fields",
         f'text,label\na,b\n"{CANARY}\n\n\n': "line 3",
-        f"text,text\n{CANARY},b\n": "'text' stands twice",
+        f"text,text\n{CANARY},b\n": "column 2 stands twice",
+        f"{'a private record ' * 5}{CANARY},1\nb,2\n": "Is there a header?",
         f"text,\n{CANARY},b\n": "column 2 has no name",
         "": "empty",
     },
@@ -297,3 +300,29 @@ def test_odd_text_is_privatized_row_by_row(suffix):
     private = load_input(written(suffix, [*ODD, "good film"], label=["x"] * (len(ODD) + 1)), text_column="text")
     out = private.privatize("madlib", epsilon=5, text_column="text", keep_columns=["label"], vectors=toy_vectors())
     assert len(out) == len(private) and out["text"][0] == out["text"][1] == "" and out.features == private.features
+
+
+RARE = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(ODD[:13])
+
+
+@RARE
+@given(texts=st.lists(TEXT, min_size=1, max_size=8), suffix=st.sampled_from([".csv", ".tsv", ".jsonl", ".json"]))
+def test_whatever_is_written_is_read_again(texts, suffix):
+    path = written(suffix, texts, number=[str(i) for i in range(len(texts))])
+    assert load_input(path, text_column="text")["text"][:] == texts
+
+
+@RARE
+@given(
+    start=st.sampled_from(["", "text\n", '{"text": "', '[{"text": 1}, ', '"', "\xff\xfe", "text,label\n1,"]),
+    noise=st.binary(max_size=60),
+    suffix=st.sampled_from([".csv", ".tsv", ".jsonl", ".json", ".parquet", ".txt"]),
+)
+def test_any_bytes_are_read_or_refused_by_a_library_error(start, noise, suffix):
+    path = pathlib.Path(f"noise{suffix}")
+    path.write_bytes(start.encode("latin-1") + noise)
+    try:
+        load_input(path)
+    except ConfigError as error:
+        assert str(path) in str(error)
