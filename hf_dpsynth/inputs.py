@@ -29,7 +29,7 @@ def load_input(
     split: str | None = None,
     text_column: str | None = None,
 ) -> Any:
-    """Load private data into memory.
+    r"""Load private data into memory.
 
     Args:
         source (`str` or path): a name of the catalogue, a .csv, .tsv, .jsonl, .json, .parquet or .txt file, a folder
@@ -43,6 +43,14 @@ def load_input(
     Raises:
         ConfigError: there is no such source or split, or a file cannot be read as its format.
         HubError: the Hub refused, or is out of reach.
+    Examples:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "reviews.csv")
+        ...     with open(path, "w") as handle:
+        ...         _ = handle.write("text,stars\nNA,5\n,1\n")
+        ...     load_input(path).to_dict()
+        {'text': ['NA', ''], 'stars': [5, 1]}
     """
     path = Path(source)
     text = os.fspath(source)

@@ -179,7 +179,7 @@ class Recipe:
 
 
 def load(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Recipe:
-    """Read and check a recipe.
+    r"""Read and check a recipe.
 
     Args:
         path (`str` or path): the YAML file.
@@ -188,6 +188,14 @@ def load(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Recipe:
         `Recipe`: checked as far as that is possible without data.
     Raises:
         ConfigError: the file cannot be read, or a key or value is wrong; the closest key is named.
+    Examples:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "recipe.yaml")
+        ...     with open(path, "w") as handle:
+        ...         _ = handle.write("mechanism: aug-pe\nepsilon: 1\ndelta: 1e-6\nnum_rows: 500\n")
+        ...     load(path, ["params.iterations=10"]).plan().noise_multiplier
+        13.367
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
