@@ -22,7 +22,6 @@ _PACKAGES = (
     ("accelerate", "models"),
     ("spacy", "tagger"),
 )
-_HUB = "https://huggingface.co"
 _HUB_SECONDS = 5.0
 
 
@@ -88,10 +87,13 @@ def _blas() -> list[str]:
 
 
 def _assets() -> Iterator[Finding]:
+    from huggingface_hub import constants
+
     from hf_dpsynth.models import catalog
     from hf_dpsynth.models.assets import is_offline
 
     yield Finding("cache", str(catalog.cache_folder()))
+    yield Finding("cache of the Hub", constants.HF_HUB_CACHE)
     yield Finding("offline switch", "on" if is_offline() else "off")
     for asset in (*catalog.models(), *catalog.datasets()):
         verb = "data" if asset.kind == "data" else "models pull"
@@ -104,11 +106,12 @@ def _hub(*, network: bool) -> Iterator[Finding]:
         yield Finding("Hub", "not asked", "hf-dpsynth doctor --network")
         return
     import httpx
+    from huggingface_hub import constants
 
     try:
-        httpx.head(_HUB, timeout=_HUB_SECONDS)
-    except httpx.HTTPError as error:
-        todo = "check the network and HTTPS_PROXY; the names of `hf-dpsynth models` need no Hub"
+        httpx.head(constants.ENDPOINT, timeout=_HUB_SECONDS)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        todo = "check the network, HTTPS_PROXY and HF_ENDPOINT; the names of `hf-dpsynth models` need no Hub"
         yield Finding("Hub", f"out of reach ({type(error).__name__})", todo)
     else:
         yield Finding("Hub", "reachable")

@@ -318,5 +318,17 @@ def test_a_process_obeys_the_switches_and_reports_to_nobody():
     assert done.returncode == 0 and done.stderr == ""
 
 
+def test_the_switch_of_datasets_silences_the_bars_of_the_models_too(monkeypatch):
+    from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
+
+    monkeypatch.setattr(cli, "call", lambda: 0)
+    monkeypatch.setenv("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+    enable_progress_bars()
+    with pytest.raises(SystemExit, match="0"):
+        cli.main()
+    assert are_progress_bars_disabled()
+    enable_progress_bars()
+
+
 def test_usage_errors_of_typer_are_known():
     assert issubclass(typer.BadParameter, cli._ClickError)

@@ -25,7 +25,9 @@ def test_versions_threads_blas_device_models_data_and_cache_are_named(monkeypatc
     lines = found()
     assert lines["datasets"].found == importlib.metadata.version("datasets")
     assert lines["threads"].found.startswith("1 ") and "threads)" in lines["BLAS"].found
-    assert {"python", "device", "bfloat16", "cache", "smollm2-135m", "glove-50d", "movie"} <= set(lines)
+    assert {"python", "device", "bfloat16", "cache", "cache of the Hub", "smollm2-135m", "glove-50d", "movie"} <= set(
+        lines
+    )
 
 
 def test_what_is_missing_comes_with_what_to_do(monkeypatch, tmp_path):
