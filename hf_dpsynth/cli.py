@@ -360,7 +360,7 @@ def _complain(line: str) -> None:
 def main() -> None:
     """Run the command line as a process, without any progress bar where those of `datasets` are switched off."""
     if os.environ.get("HF_DATASETS_DISABLE_PROGRESS_BARS", "").upper() in {"1", "ON", "YES", "TRUE"}:
-        from huggingface_hub.utils import disable_progress_bars
+        from huggingface_hub.utils.tqdm import disable_progress_bars
 
         disable_progress_bars()
     sys.exit(call())
