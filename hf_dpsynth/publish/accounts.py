@@ -15,8 +15,8 @@ from hf_dpsynth.privacy.accounting import epsilon, event_from_json, leaves, rdp_
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, MultivariateLaplaceDpEvent
 
 _TOLERANCE = 1e-6  # transforms of the same version differ in the last digits between machines
-_MOST_KINDS, _MOST_TIMES, _MOST_CELLS = 1000, 10**9, 5e7
-_LEAST_NOISE, _MOST_NOISE = 1e-5, 1e6
+_MOST_KINDS, _MOST_CELLS = 32, 1e9  # about half a minute each on one core
+_LEAST_NOISE, _MOST_NOISE = 1e-5, 2e6
 READING = (HfDpsynthError, KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
 
 
@@ -118,7 +118,7 @@ def _recomputed(facts: dict[str, Any], event: DpEvent, counts: Counter[DpEvent],
 
 def _excess(counts: Counter[DpEvent], interval: float) -> str:
     """Return why the events are out of the bounds within which they are recomputed, or nothing."""
-    squares = 0.0
+    cells, total_noise = 0.0, 0.0
     for leaf, count in counts.items():
         inner = leaf.event if isinstance(leaf, PoissonSampledDpEvent) else leaf
         shifts: tuple[int, ...] = (1,)
@@ -128,11 +128,13 @@ def _excess(counts: Counter[DpEvent], interval: float) -> str:
             noise = inner.noise_multiplier
         else:
             continue
-        if not _LEAST_NOISE <= noise <= _MOST_NOISE or count > _MOST_TIMES:
-            return f"accounting.events: noise {noise:.6g} taken {count} times is out of the range of any plan"
-        squares += count * sum(shift * shift for shift in shifts) / noise**2
-    cells = (squares / 2 + 12 * math.sqrt(squares)) / interval if interval > 0 else math.inf
-    if len(counts) > _MOST_KINDS or not cells <= _MOST_CELLS:
+        if not _LEAST_NOISE <= noise <= _MOST_NOISE:
+            return f"accounting.events: noise {noise:.6g} is out of the range of any plan"
+        # the loss of one release reaches from its mean by some deviations to both sides
+        reach = sum(shift * shift / (2 * noise**2) + 12 * shift / noise for shift in shifts)
+        cells += count * reach / interval if interval > 0 else math.inf
+        total_noise += noise * len(shifts)
+    if len(counts) > _MOST_KINDS or not (cells <= _MOST_CELLS and total_noise <= _MOST_NOISE):
         return "accounting.events: too many or too costly at this discretisation to be recomputed"
     return ""
 

@@ -12,9 +12,12 @@ import pytest
 
 import hf_dpsynth
 from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.publish import accounts
 from hf_dpsynth.publish.card import render
 from hf_dpsynth.publish.privacy_json import from_privacy_json, to_privacy_json
 from hf_dpsynth.publish.verify import NOT_CHECKABLE
+from hf_dpsynth.release import Release
+from tests.publish import golden
 from tests.stubs import StubGenerator, reviews, synth, toy_vectors
 
 DATA = "data/train-00000-of-00001.parquet"
@@ -300,3 +303,29 @@ def test_a_second_opening_leaves_every_file_as_it_is(made, tmp_path):
     before = {path: path.read_bytes() for path in out.glob("*.*")}
     synth(out=out, generator=StubGenerator())
     assert {path: path.read_bytes() for path in out.glob("*.*")} == before
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 10.0, 1e3, 1e6])
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+def test_every_plan_bears_its_own_claim(epsilon, adjacency):
+    plan = hf_dpsynth.plan("aug-pe", epsilon=epsilon, delta=1e-9, num_rows=9, labels=[0, 1], adjacency=adjacency)
+    facts = to_privacy_json(Release(plan=plan, guarantee=plan.guarantee, charges=()))
+    assert accounts.check(facts) == []
+    facts["parameters"]["epsilon"] *= 0.99
+    assert accounts.check(facts)[0].startswith("parameters.epsilon: claimed")
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        {"type": "SelfComposedDpEvent", "count": 10**8, "event": {"sigma": (1e3).hex(), "shifts": [1]}},
+        {"type": "SelfComposedDpEvent", "count": 1, "event": {"sigma": (1e12).hex(), "shifts": [1]}},
+        {"type": "SelfComposedDpEvent", "count": 1, "event": {"sigma": (1.0).hex(), "shifts": [10**12]}},
+        {"type": "SelfComposedDpEvent", "count": 1, "event": {"sigma": (1e5).hex(), "shifts": [1] * 1000}},
+    ],
+)
+def test_events_that_would_take_hours_are_refused_at_once(events):
+    events["event"]["type"] = "DiscreteGaussianDpEvent"
+    facts = to_privacy_json(golden.releases()["aug-pe-add-remove"])
+    facts["accounting"]["events"] = events
+    assert [line for line in accounts.check(facts) if line.startswith("accounting.events")]
