@@ -18,7 +18,7 @@ from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import event_from_json
 from hf_dpsynth.privacy.ledger import Charge
 from hf_dpsynth.publish.card import render
-from hf_dpsynth.publish.privacy_json import from_privacy_json, to_privacy_json
+from hf_dpsynth.publish.privacy_json import from_privacy_json, to_privacy_json, without_words
 from hf_dpsynth.release import Release, Rows, rows_of
 from hf_dpsynth.store import Store, file_digest, write_whole
 
@@ -77,7 +77,8 @@ def record(release: Release, store: Store) -> Release:
     if held is not None and held.guarantee_id == release.guarantee_id:
         if held.rows != release.rows:
             raise PrivacyError(f"the rows in {folder} are not those that were released. Put them back, or pass out=.")
-        release = replace(release, versions=held.versions)
+        if held.files == release.files and (folder / PRIVACY).exists() and (folder / CARD).exists():
+            return replace(release, versions=held.versions)
     _write(release, folder)
     return release
 
@@ -108,7 +109,7 @@ def load_privacy(path: str | os.PathLike[str]) -> Release:
     if not (folder / RELEASE).exists():
         return release
     kept = from_record(read_json(folder / RELEASE))
-    if to_privacy_json(kept) != facts:
+    if without_words(to_privacy_json(kept)) != without_words(facts):
         raise ConfigError(f"{RELEASE} and {PRIVACY} of {folder} do not agree. Run hf-dpsynth verify to see where.")
     return kept
 

@@ -23,6 +23,7 @@ from hf_dpsynth.release import Release, Rows
 
 SCHEMA_VERSION = "1.0"
 ROUNDING = "every rounding goes against the claim: losses, epsilon and the noise multiplier are rounded up"
+REVIEWED = "the code of the mechanism, which is not part of hf_dpsynth, does what its events say"
 OS_RANDOMNESS = "the noise comes from the randomness of the operating system"
 _UNKNOWN = ": unknown"
 _CLEAR = "column copied in clear: "
@@ -117,7 +118,7 @@ def _claim_status(release: Release) -> str:
     guarantee = release.guarantee
     if not isinstance(guarantee, (ApproxDP, MetricDP)) or _voided(release.plan, guarantee):
         return "none"
-    conditional = any(sentence.endswith(_UNKNOWN) for sentence in guarantee.assumptions)
+    conditional = any(sentence.endswith(_UNKNOWN) for sentence in _sentences(release))
     return "formal_dp_conditional" if conditional else "formal_dp"
 
 
@@ -198,7 +199,7 @@ def _accounting(release: Release) -> dict[str, Any]:
     plan = release.plan
     ours = plan.account == "closed_form"
     library = "hf_dpsynth" if ours else "dp_accounting"
-    assumptions = [_assumption(sentence) for sentence in getattr(release.guarantee, "assumptions", ())]
+    assumptions = [_assumption(sentence) for sentence in _sentences(release)]
     if plan.insecure_noise:
         assumptions.append({"name": OS_RANDOMNESS, "holds": False, "note": "a seed was passed"})
     return {
@@ -213,6 +214,13 @@ def _accounting(release: Release) -> dict[str, Any]:
         "assumptions": assumptions,
         "sampling": {"assumed": "none: every record is read", "actual": "none: every record is read"},
     }
+
+
+def _sentences(release: Release) -> tuple[str, ...]:
+    """Return the assumptions of the guarantee, and of a mechanism that others wrote."""
+    row = registry.table().get(release.plan.mechanism)
+    foreign = row is None or row.kind == "plugin"
+    return (*release.guarantee.assumptions, *((REVIEWED + _UNKNOWN,) if foreign else ()))
 
 
 def _assumption(sentence: str) -> dict[str, Any]:
@@ -242,6 +250,25 @@ def _public_input(kind: str, name: str) -> dict[str, Any]:
     pins = {asset.name: asset.sha256 for asset in catalog.models()}
     overlap = "possible" if name in pins else "unknown"
     return {"kind": kind, "id": name, "revision": pins.get(name), "overlap_with_private": overlap}
+
+
+def without_words(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts less the sentences that another version may phrase otherwise."""
+    accounting = ("accountant", "composition", "events", "relation", "extra_deltas")
+    names = ("guarantee_id", "created", "claim_status", "definition", "model", "parameters", "adjacency", "source")
+    return {
+        **{name: facts[name] for name in (*names, "cumulative", "output", "limitations")},
+        "privacy_unit": facts["privacy_unit"]["level"],
+        "accounting": {
+            **{name: facts["accounting"][name] for name in accounting},
+            "interval": facts["accounting"]["discretisation"]["interval"],
+            "assumptions": [entry["holds"] for entry in facts["accounting"]["assumptions"]],
+        },
+        "mechanisms": [{"name": entry["name"], "params": entry["params"]} for entry in facts["mechanisms"]],
+        "seed_source": facts["randomness"]["seed_source"],
+        "public_inputs": [{"kind": entry["kind"], "id": entry["id"]} for entry in facts["public_inputs"]],
+        "not_covered": bool(facts["scope"]["not_covered"]),
+    }
 
 
 def from_privacy_json(data: dict[str, Any]) -> Release:
@@ -303,7 +330,7 @@ def _guarantee(data: dict[str, Any]) -> Guarantee:
     sentences = tuple(
         entry["name"] + (_UNKNOWN if entry["holds"] == "unknown" else "")
         for entry in data["accounting"]["assumptions"]
-        if entry["name"] != OS_RANDOMNESS
+        if entry["name"] not in (OS_RANDOMNESS, REVIEWED)
     )
     if data["definition"] == "metric_dp":
         metric = parameters["metric_dp"]

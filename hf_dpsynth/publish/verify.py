@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -35,7 +35,7 @@ from hf_dpsynth.publish.folder import (
     from_record,
     read_json,
 )
-from hf_dpsynth.publish.privacy_json import from_privacy_json, schema, to_privacy_json
+from hf_dpsynth.publish.privacy_json import from_privacy_json, schema, to_privacy_json, without_words
 from hf_dpsynth.release import Release, software
 from hf_dpsynth.store import file_digest
 
@@ -47,6 +47,8 @@ NOT_CHECKABLE = (
     "that later processing used no private data",
     "who wrote these files",
 )
+_LONGEST_FRONT = 1_000_000
+_View = Callable[[dict[str, Any]], dict[str, Any]]
 _MOST_FINDINGS = 8  # of one kind: what follows from the first ones helps nobody
 
 
@@ -169,24 +171,31 @@ def _rows_in(path: Path) -> int:
 
 
 def _others(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
-    """Return what contradicts the facts: themselves, the card, release.json, plan.json, the ledger."""
+    """Return what contradicts the facts: themselves, the card, release.json, plan.json, the ledger.
+
+    Another version may phrase the same facts in other words; then they are compared without their words.
+    """
     try:
         base = from_privacy_json(facts)
-        found = _contradictions("", to_privacy_json(base), facts)
+        same = facts["tool"]["version"] == software()["hf_dpsynth"]
+        view = _as_it_is if same else without_words
+        found = _contradictions("", view(to_privacy_json(base)), view(facts))
         card = _card(folder, facts)
     except READING as error:
         return [f"{PRIVACY}: {short(error)}"], []
     unseen = []
-    version = software()["hf_dpsynth"]
-    if facts["tool"]["version"] != version and (found or card):
-        # another version may phrase the same facts in other words; its numbers were checked
+    if not same:
         unseen = [f"the wording of {PRIVACY} and {CARD}: made by version {short(facts['tool']['version'])}"]
-        found, card = [], [line for line in card if not line.startswith(f"{CARD} text")]
-    release, broken = _release(folder, facts)
-    found += [*card, *broken, *_plan(folder, facts, base), *_ledger(folder, base)]
+        card = [line for line in card if not line.startswith(f"{CARD} text")]
+    release, broken = _release(folder, facts, view)
+    found += [*card, *broken, *_plan(folder, facts, base, view), *_ledger(folder, base)]
     if release is not None:
         found += _charges(RELEASE, leaves(base.plan.event), [(row.event, 1) for row in release.charges])
     return found, unseen
+
+
+def _as_it_is(facts: dict[str, Any]) -> dict[str, Any]:
+    return facts
 
 
 def _contradictions(start: str, expected: Any, actual: Any) -> list[str]:
@@ -238,13 +247,15 @@ def _front(text: str, facts: dict[str, Any]) -> list[str]:
     if parts[0] or len(parts) < 3:
         return [f"{start}missing"]
     try:
+        if len(parts[1]) > _LONGEST_FRONT or any(isinstance(at, yaml.AliasEvent) for at in yaml.parse(parts[1])):
+            return [f"{start}no YAML that we write"]
         actual = yaml.safe_load(parts[1])
     except (yaml.YAMLError, ValueError, RecursionError):
         return [f"{start}no YAML"]
     return _contradictions(start, front_matter(facts), actual)
 
 
-def _release(folder: Path, facts: dict[str, Any]) -> tuple[Release | None, list[str]]:
+def _release(folder: Path, facts: dict[str, Any], view: _View) -> tuple[Release | None, list[str]]:
     """Read release.json, if it is there, and compare it with the facts."""
     path = folder / RELEASE
     if not path.exists():
@@ -254,10 +265,10 @@ def _release(folder: Path, facts: dict[str, Any]) -> tuple[Release | None, list[
         implied = to_privacy_json(release)
     except READING as error:
         return None, [f"{RELEASE}: {short(error)}"]
-    return release, _contradictions(f"{RELEASE} contradicts ", implied, facts)
+    return release, _contradictions(f"{RELEASE} contradicts ", view(implied), view(facts))
 
 
-def _plan(folder: Path, facts: dict[str, Any], base: Release) -> list[str]:
+def _plan(folder: Path, facts: dict[str, Any], base: Release, view: _View) -> list[str]:
     """Compare plan.json, if it is there, with the facts."""
     path = folder / "plan.json"
     if not path.exists():
@@ -268,7 +279,7 @@ def _plan(folder: Path, facts: dict[str, Any], base: Release) -> list[str]:
     except READING as error:
         return [f"plan.json: {short(error)}"]
     implied["limitations"] = facts["limitations"]  # holds what happened after the plan
-    return _contradictions("plan.json contradicts ", implied, facts)
+    return _contradictions("plan.json contradicts ", view(implied), view(facts))
 
 
 def _ledger(folder: Path, base: Release) -> list[str]:

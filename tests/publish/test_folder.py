@@ -77,6 +77,14 @@ def test_what_each_kind_claims():
     assert facts["aug-pe-zero-out-own-embedder"]["public_inputs"][1]["overlap_with_private"] == "unknown"
 
 
+def test_a_mechanism_that_others_wrote_conditions_the_claim():
+    release = golden.releases()["aug-pe-add-remove"]
+    release = replace(release, plan=replace(release.plan, mechanism="theirs"))
+    facts = to_privacy_json(release)
+    assert facts["claim_status"] == "formal_dp_conditional" and "not part of hf_dpsynth" in release.card()
+    assert to_privacy_json(from_privacy_json(facts)) == facts
+
+
 def test_a_guarantee_without_a_form_is_refused():
     release = replace(golden.releases()["madlib"], guarantee=LocalDP(epsilon=1.0))
     with pytest.raises(PrivacyError, match="LocalDP"):

@@ -206,6 +206,7 @@ def test_a_link_in_place_of_a_file_is_found(run):
         ("- synthetic\n", "- synthetic\n- anonymous\n", "README.md front matter: tags"),
         ("---\npretty", "pretty", "README.md front matter: missing"),
         ("tags:", "tags: [", "README.md front matter: no YAML"),
+        ("tags:", "a: &a [1]\nb: [*a, *a]\ntags:", "README.md front matter: no YAML"),
         ("DP epsilon = 4 and", "DP epsilon = 0.1 and", "README.md text"),
         ("## What is not covered", "## What is covered", "README.md text"),
     ],
@@ -292,9 +293,12 @@ def test_another_version_is_judged_by_numbers_and_not_by_words(run):
         facts["tool"]["version"] = facts["mechanisms"][0]["version"] = "0.0.9"
         facts["scope"]["not_covered"] = ["whatever version 0.0.9 said"]
 
-    found = edit(folder, age, everywhere=True)
+    found = edit(folder, age)
     assert found.ok and any("0.0.9" in line for line in found.not_checkable)
-    assert not edit(folder, put("parameters.epsilon", 0.5), everywhere=False).ok
+    assert hf_dpsynth.load_privacy(folder).plan.mechanism == "aug-pe"
+    assert not edit(folder, put("parameters.epsilon", 0.5)).ok
+    with pytest.raises(ConfigError, match="do not agree"):
+        hf_dpsynth.load_privacy(folder)
 
 
 def test_a_second_opening_leaves_every_file_as_it_is(made, tmp_path):
