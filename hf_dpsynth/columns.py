@@ -20,8 +20,15 @@ def _is_string(feature: Any) -> bool:
     return getattr(feature, "dtype", None) in ("string", "large_string") and not hasattr(feature, "names")
 
 
+def _is_number(feature: Any) -> bool:
+    kind = str(getattr(feature, "dtype", ""))
+    return kind.lstrip("u").startswith(("int", "float")) and not hasattr(feature, "names")
+
+
 def text_column(features: Any, asked: str | None) -> str:
     """Return the column of text: the one asked for, or the only string column.
+
+    A column of numbers is taken when it is named: its numbers are read as text.
 
     Raises:
         ConfigError: no such column, not a text column, or several to choose from.
@@ -36,7 +43,7 @@ def text_column(features: Any, asked: str | None) -> str:
         return str(strings[0])
     if asked not in features:
         raise ConfigError(f"column {asked!r} does not exist; the columns are {list(features)}.")
-    if asked not in strings:
+    if asked not in strings and not _is_number(features[asked]):
         raise ConfigError(f"column {asked!r} holds {features[asked]}, not text; the string columns are {strings}.")
     return asked
 
@@ -104,8 +111,8 @@ def _check_size(domain: tuple[Label, ...], features: Any) -> None:
         raise ConfigError(f"labels= has a single label, {domain[0]}: there is nothing to condition on. Leave it out.")
     if len(domain) > MAX_LABELS:
         raise ConfigError(
-            f"labels= has {len(domain)} labels; the limit is {MAX_LABELS}. Votes for so many labels drown in the noise: "
-            "group them, or leave label_column out."
+            f"labels= has {len(domain)} labels; the limit is {MAX_LABELS}. Votes for so many labels drown in the "
+            "noise: group them, or leave label_column out."
         )
 
 
@@ -228,11 +235,18 @@ def read_rows(dataset: Any, columns: Sequence[str]) -> list[Label]:
     return list(zip(*read, strict=True))
 
 
-def output_features(features: Any, columns: Sequence[str]) -> Any:
-    """Return the features of the named columns, as they were."""
-    from datasets import Features
+def read_texts(dataset: Any, column: str) -> list[str | None]:
+    """Return the texts of all rows; numbers are written as text, null stays null. Sensitive."""
+    values = dataset.with_format(None)[column][:]
+    return values if _is_string(dataset.features[column]) else [None if v is None else str(v) for v in values]
 
-    return Features({column: features[column] for column in columns})
+
+def output_features(features: Any, columns: Sequence[str], text: str) -> Any:
+    """Return the features of the named columns, as they were; a text column of numbers becomes strings."""
+    from datasets import Features, Value
+
+    kept = {column: features[column] for column in columns}
+    return Features(kept if _is_string(features[text]) else {**kept, text: Value("string")})
 
 
 def encode(features: Any, row: dict[str, Any]) -> dict[str, Any]:

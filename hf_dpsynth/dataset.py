@@ -101,7 +101,10 @@ def privatize(
         insecure_noise=insecure_noise_seed is not None,
     )
     raw = {name: split.with_format(None) for name, split in splits.items()}
-    records = {name: PrivateRecords(rows[column][:], columns.read_rows(rows, kept)) for name, rows in raw.items()}
+    records = {
+        name: PrivateRecords(columns.read_texts(rows, column), columns.read_rows(rows, kept))
+        for name, rows in raw.items()
+    }
     with opened(plan, out, budget, records) as (ledger, store):
         if not ledger.finished:
             job = Job(found, words, float(epsilon), keys(insecure_noise_seed), size, workers)
@@ -244,8 +247,8 @@ def synthesize(
         logger.warning("%s", warning)
     if plan.num_rows is None:
         raise ConfigError("num_rows= must be given with adjacency='add-remove': its default is the number of records.")
-    records = PrivateRecords(data.with_format(None)[column][:], columns.read_rows(data, conditions))
-    features = columns.output_features(data.features, (column, *conditions))
+    records = PrivateRecords(columns.read_texts(data, column), columns.read_rows(data, conditions))
+    features = columns.output_features(data.features, (column, *conditions), column)
     with opened(plan, out, budget, {split: records}, resume=resume) as (ledger, store):
         if not (ledger.finished and store.data_path("train").exists()):
             run = Run(ledger, store, keys(insecure_noise_seed), devices())
@@ -352,7 +355,8 @@ def _write_privatized(
     """Write privatized texts beside the columns the user chose to keep, in the order they had."""
     from hf_dpsynth import columns
 
-    features = columns.output_features(rows.features, [name for name in rows.features if name in (column, *kept)])
+    names = [name for name in rows.features if name in (column, *kept)]
+    features = columns.output_features(rows.features, names, column)
     store.write_data(
         split, _parquet(features, {name: texts if name == column else rows[name][:] for name in features})
     )

@@ -187,6 +187,15 @@ def test_a_missing_class_label_is_in_no_domain():
     assert set(synth(ds, labels=None)["label"][:]) <= {0, 1}
 
 
+def test_numbers_are_text_when_their_column_is_named():
+    ds = Dataset.from_dict({"code": [1, None, 30], "label": [0.5, 1.5, 2.5]})
+    out = ds.privatize("madlib", epsilon=5, text_column="code", vectors=toy_vectors())
+    assert out.features["code"] == Value("string") and out["code"][1] is None and all(out["code"][::2])
+    assert len(synth(ds, text_column="code", label_column=None, labels=None)) == 12
+    with pytest.raises(ConfigError, match="column"):
+        ds.privatize("madlib", epsilon=5, vectors=toy_vectors())
+
+
 def test_numpy_numbers_are_numbers():
     same = {"num_rows": np.int64(12), "seed": np.int64(0), "epsilon": np.float64(4.0)}
     ds = reviews(label_type=int)
