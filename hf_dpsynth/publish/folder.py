@@ -43,14 +43,15 @@ def save(release: Release, folder: str | os.PathLike[str]) -> None:
         release (`Release`): the record.
         folder (`str` or path): made when missing. Rows lie there as `save_to_disk` or a run wrote them.
     Raises:
-        ConfigError: the folder holds other rows or a README.md that is not ours; nothing was written.
+        ConfigError: the folder holds other rows, a file of rows that is none of their shards, or a README.md that is
+            not ours; nothing was written.
     """
     place = Path(folder)
     card = place / CARD
     if card.exists() and not _OURS.search(card.read_text(encoding="utf-8", errors="replace")):
         raise ConfigError(f"{card} exists and is no card of ours. Move it away, or save into another folder.")
     paths = data_files(place) if place.is_dir() else []
-    rows = _matching(release, place) if paths else release.rows
+    rows = _matching(release, place, paths) if paths else release.rows
     try:
         place.mkdir(parents=True, exist_ok=True)
         _write(replace(release, rows=rows, files=_digests(place, paths)), place)
@@ -72,7 +73,9 @@ def record(release: Release, store: Store) -> Release:
     if not store.kept:
         return release
     folder = store.folder
-    release = replace(release, files=_digests(folder, data_files(folder)))
+    # only the files that this run wrote: an unkeyed digest of any other could tell what is in it
+    written = [path for path in sorted(store.data_path(rows.split) for rows in release.rows) if path.is_file()]
+    release = replace(release, files=_digests(folder, written))
     held = _held(folder)
     if held is not None and held.guarantee_id == release.guarantee_id:
         if held.rows != release.rows:
@@ -240,14 +243,20 @@ def _digests(folder: Path, paths: list[Path]) -> tuple[tuple[str, str], ...]:
     return tuple((path.relative_to(folder).as_posix(), file_digest(path)) for path in paths)
 
 
-def _matching(release: Release, folder: Path) -> tuple[Rows, ...]:
+def _matching(release: Release, folder: Path, paths: list[Path]) -> tuple[Rows, ...]:
     """Return the released rows that a folder holds.
 
     Raises:
-        ConfigError: it holds other rows.
+        ConfigError: it holds other rows, or files of rows that are no part of them.
     """
     known = {rows.sha256: rows for rows in release.rows if rows.sha256}
-    found = [known.get(rows.sha256) for rows in rows_of(_splits(folder))]
+    splits, shards = _splits(folder)
+    found = [known.get(rows.sha256) for rows in rows_of(splits)]
+    strangers = sorted(shards.symmetric_difference(paths))
+    if strangers:
+        raise ConfigError(
+            f"{strangers[0]} is no file of the rows that this release made. Move it away, or save into another folder."
+        )
     if None in found:
         raise ConfigError(
             f"{folder} holds rows that this release did not make. Save the dataset that has this .privacy, unchanged."
@@ -255,18 +264,32 @@ def _matching(release: Release, folder: Path) -> tuple[Rows, ...]:
     return tuple(rows for rows in found if rows is not None)
 
 
-def _splits(folder: Path) -> dict[str, Any]:
-    """Return the datasets that lie in a folder, as `save_to_disk` or a run wrote them."""
+def _splits(folder: Path) -> tuple[dict[str, Any], set[Path]]:
+    """Return the datasets that lie in a folder, as `save_to_disk` or a run wrote them, and the files they are in."""
     from datasets import Dataset, DatasetDict, concatenate_datasets, load_from_disk
 
     if (folder / "state.json").exists() or (folder / "dataset_dict.json").exists():
         loaded = load_from_disk(str(folder))
-        return dict(loaded) if isinstance(loaded, DatasetDict) else {"": loaded}
+        splits = dict(loaded) if isinstance(loaded, DatasetDict) else {"": loaded}
+        return splits, {path for name in splits for path in shards_of(folder / name)}
     parts: dict[str, list[Any]] = {}
-    for path in data_files(folder):
+    paths = data_files(folder)
+    for path in paths:
         match = _PART.fullmatch(path.stem)
         parts.setdefault(match[1] if match else path.stem, []).append(_parquet(path, Dataset))
-    return {name: concatenate_datasets(shards) for name, shards in parts.items()}
+    return {name: concatenate_datasets(shards) for name, shards in parts.items()}, set(paths)
+
+
+def shards_of(folder: Path) -> list[Path]:
+    """Return the files that the state.json of a saved dataset names.
+
+    Raises:
+        ConfigError: it is no state.json.
+    """
+    try:
+        return [folder / str(entry["filename"]) for entry in read_json(folder / "state.json")["_data_files"]]
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"{folder / 'state.json'} is none that save_to_disk writes.") from error
 
 
 def _parquet(path: Path, kind: Any) -> Any:

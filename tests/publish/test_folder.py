@@ -127,6 +127,28 @@ def test_a_record_is_not_saved_beside_other_rows(tmp_path):
         assert not any((tmp_path / folder / name).exists() for name in RECORD)
 
 
+@pytest.mark.parametrize("name", ["raw.parquet", "raw.arrow", "data/raw.csv", "data-00001-of-00002.arrow"])
+def test_a_file_that_is_no_shard_of_the_rows_is_not_certified(tmp_path, name):
+    out = synth()
+    out.save_to_disk(tmp_path / "rows")
+    (tmp_path / "rows" / name).parent.mkdir(exist_ok=True)
+    reviews().to_parquet(str(tmp_path / "rows" / name))
+    with pytest.raises(ConfigError, match=name):
+        out.privacy.save(tmp_path / "rows")
+    assert not any((tmp_path / "rows" / entry).exists() for entry in RECORD)
+
+
+@pytest.mark.parametrize("name", ["private.arrow", "data/private.parquet"])
+def test_a_file_beside_a_run_is_never_recorded(tmp_path, name):
+    out = synth(out=tmp_path / "run")
+    (tmp_path / "run" / name).write_bytes(b"private rows")
+    again = synth(out=tmp_path / "run")
+    assert again.privacy.files == out.privacy.files
+    (tmp_path / "run/privacy.json").unlink()
+    synth(out=tmp_path / "run")
+    assert f"{name}: not listed in output.files" in hf_dpsynth.verify(tmp_path / "run").findings
+
+
 def test_a_readme_of_the_user_is_kept(tmp_path):
     (tmp_path / "README.md").write_text("# Mine\n")
     with pytest.raises(ConfigError, match="no card of ours"):
