@@ -82,6 +82,20 @@ def render(facts: dict[str, Any]) -> str:
     )
 
 
+def claims(text: str, facts: dict[str, Any]) -> bool:
+    """Return whether a card, of whatever version, states the claim of the facts and no other in its place."""
+    lines = text.split("\n")
+    rows = {
+        "| DP epsilon |": f" {_escaped(number(facts['parameters']['epsilon']))} |",
+        "| delta |": f" {_escaped(number(facts['parameters']['delta']))} |",
+        "| privacy unit |": f" {facts['privacy_unit']['level']} ({_escaped(facts['privacy_unit']['description'])}",
+        "| adjacency |": f" {_escaped(facts['adjacency'])}: ",
+    }
+    stated = {start: [line.removeprefix(start) for line in lines if line.startswith(start)] for start in rows}
+    fits = all(len(found) == 1 and found[0].startswith(rows[start]) for start, found in stated.items())
+    return fits and _escaped(_sentence(facts)) in lines
+
+
 def number(value: Any) -> str:
     """Return a value as text: numbers with all their digits, so that no claim is rounded down."""
     if value is None:

@@ -265,7 +265,8 @@ def without_words(facts: dict[str, Any]) -> dict[str, Any]:
             "assumptions": [entry["holds"] for entry in facts["accounting"]["assumptions"]],
         },
         "mechanisms": [{"name": entry["name"], "params": entry["params"]} for entry in facts["mechanisms"]],
-        "seed_source": facts["randomness"]["seed_source"],
+        **{name: facts[name] for name in ("randomness", "postprocessing", "evaluation", "audit")},
+        "unprotected_quantities": facts["scope"]["unprotected_quantities"],
         "public_inputs": [{"kind": entry["kind"], "id": entry["id"]} for entry in facts["public_inputs"]],
         "not_covered": bool(facts["scope"]["not_covered"]),
     }

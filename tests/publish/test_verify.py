@@ -301,6 +301,47 @@ def test_another_version_is_judged_by_numbers_and_not_by_words(run):
         hf_dpsynth.load_privacy(folder)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("DP epsilon = 4 and", "DP epsilon = 0.1 and"),
+        ("| DP epsilon | 4 |", "| DP epsilon | 0.1 |"),
+        ("| DP epsilon | 4 |", "| DP epsilon | 4 |\n| DP epsilon | 0.1 |"),
+        ("| delta | 0.0001 |", "| delta | 1e-09 |"),
+        ("| privacy unit | record (", "| privacy unit | user ("),
+        ("| adjacency | add_remove", "| adjacency | replace_one"),
+    ],
+)
+def test_a_card_of_another_version_states_the_same_claim(run, old, new):
+    folder = run()
+    text = (folder / "README.md").read_text()
+    assert old in text
+    (folder / "README.md").write_text(text.replace(old, new, 1))
+    found = edit(folder, put("tool.version", "0.0.9"))
+    assert "README.md text: does not state the claim of privacy.json" in found.findings
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("evaluation", [{"name": "leaks", "value": 0}]),
+        ("audit", [{"name": "attack", "value": 0}]),
+        ("scope.unprotected_quantities", ["the number of records"]),
+        ("postprocessing", ["whatever"]),
+        ("randomness.float_safe", False),
+        ("randomness.prng", "quantum"),
+    ],
+)
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_another_version_does_not_excuse_what_is_no_wording(run, field, value, everywhere):
+    def change(facts):
+        facts["tool"]["version"] = "0.0.9"
+        put(field, value)(facts)
+
+    found = edit(run(), change, everywhere=everywhere)
+    assert not found.ok and any(field.rpartition(".")[2] in line for line in found.findings), found.findings
+
+
 def test_a_second_opening_leaves_every_file_as_it_is(made, tmp_path):
     out = tmp_path / "run"
     synth(out=out)
