@@ -101,10 +101,11 @@ def run_verb(
     """Run a recipe; a second run spends nothing."""
     from hf_dpsynth.recipe import load
 
-    choice = [] if resume is None else [f"resume={str(resume).lower()}"]
-    found = load(recipe, [*(assign or ()), *choice])
+    found = load(recipe, assign or ())
     if found.out is None:
         raise ConfigError("the recipe names no out; add it, or pass --set out=FOLDER.")
+    if resume is False and Path(found.out, "ledger.db").exists():
+        raise ConfigError(f"{found.out} holds a run and --no-resume is given. Pass --set out=FOLDER, or --resume.")
     _run(found, None)
 
 
@@ -116,8 +117,6 @@ def _run(recipe: "Recipe", output: Path | None) -> None:
         raise ConfigError("nowhere to write: pass --out FOLDER (can resume) or --output FILE, or both.")
     if output is not None:
         check_output(output)
-        if output.exists() and output.resolve() == Path(recipe.data["path"]).resolve():
-            raise ConfigError(f"output {str(output)!r} is the input. Pass another file.")
     private = recipe.read()
     if output is not None and recipe.kind == "privatize" and isinstance(private, dict) and len(private) > 1:
         raise ConfigError(f"--output takes one split; pass --split, one of {', '.join(private)}, or --out alone.")

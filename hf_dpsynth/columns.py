@@ -4,7 +4,8 @@ The label domain is declared, never read off the rows: a label that one person h
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -25,6 +26,11 @@ def _is_number(feature: Any) -> bool:
     return kind.lstrip("u").startswith(("int", "float")) and not hasattr(feature, "names")
 
 
+def _shown(names: Iterable[str]) -> list[str]:
+    """Return names for a message; what is no plain name may be a record of a file without a header."""
+    return [name if re.fullmatch(r"[\w.-]{1,40}", name) else "..." for name in names]
+
+
 def text_column(features: Any, asked: str | None) -> str:
     """Return the column of text: the one asked for, or the only string column.
 
@@ -37,14 +43,16 @@ def text_column(features: Any, asked: str | None) -> str:
     if asked is None:
         if len(strings) != 1:
             raise ConfigError(
-                f"text_column= must name the column of text; the string columns are {strings} "
-                f"among the columns {list(features)}."
+                f"text_column= must name the column of text; the string columns are {_shown(strings)} "
+                f"among the columns {_shown(features)}."
             )
         return str(strings[0])
     if asked not in features:
-        raise ConfigError(f"column {asked!r} does not exist; the columns are {list(features)}.")
+        raise ConfigError(f"column {asked!r} does not exist; the columns are {_shown(features)}.")
     if asked not in strings and not _is_number(features[asked]):
-        raise ConfigError(f"column {asked!r} holds {features[asked]}, not text; the string columns are {strings}.")
+        raise ConfigError(
+            f"column {asked!r} holds {features[asked]}, not text; the string columns are {_shown(strings)}."
+        )
     return asked
 
 
@@ -57,7 +65,7 @@ def label_columns(features: Any, asked: str | Sequence[str] | None, text: str) -
     columns = () if asked is None else (asked,) if isinstance(asked, str) else tuple(asked)
     for column in columns:
         if column not in features:
-            raise ConfigError(f"column {column!r} does not exist; the columns are {list(features)}.")
+            raise ConfigError(f"column {column!r} does not exist; the columns are {_shown(features)}.")
         kind = getattr(features[column], "dtype", None)
         if column == text or not (
             kind in ("string", "large_string", "bool") or str(kind).lstrip("u").startswith("int")
@@ -220,7 +228,7 @@ def kept_columns(features: Any, asked: str | Sequence[str], text: str) -> tuple[
     others = [name for name in features if name != text]
     for name in names:
         if name not in others:
-            raise ConfigError(f"keep_columns= names {name!r}; the columns beside the text are {others}.")
+            raise ConfigError(f"keep_columns= names {name!r}; the columns beside the text are {_shown(others)}.")
     return names
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
+_SPLIT_NAME = r"\w+(\.\w+)*"
 _ROW_INDEPENDENT = "the embedder embeds each row independently of the others: unknown"
 
 
@@ -318,13 +319,14 @@ def _splits(ds: Any) -> dict[str, Any]:
     if isinstance(ds, DatasetDict):
         splits = dict(ds.items())
     elif isinstance(ds, Dataset):
-        splits = {str(ds.split or "train"): ds}
+        plain = re.fullmatch(_SPLIT_NAME, str(ds.split or ""))
+        splits = {str(ds.split) if plain else "train": ds}
     else:
         raise ConfigError(f"{type(ds).__name__} is not supported; pass a datasets.Dataset or DatasetDict.")
     if not splits:
         raise ConfigError("the DatasetDict is empty: it has no split.")
     for name, data in splits.items():
-        if not re.fullmatch(r"\w+(\.\w+)*", name):
+        if not re.fullmatch(_SPLIT_NAME, name):
             raise ConfigError(f"split {name!r} is no split name of datasets: letters, digits, '_' and single dots.")
         if not len(data):
             raise ConfigError(f"split {name!r} is empty: it has no rows.")

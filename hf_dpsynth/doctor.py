@@ -105,12 +105,12 @@ def _hub(*, network: bool) -> Iterator[Finding]:
     if not network:
         yield Finding("Hub", "not asked", "hf-dpsynth doctor --network")
         return
-    import httpx
+    import httpx2
     from huggingface_hub import constants
 
     try:
-        httpx.head(constants.ENDPOINT, timeout=_HUB_SECONDS)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        httpx2.head(constants.ENDPOINT, timeout=_HUB_SECONDS)
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         todo = "check the network, HTTPS_PROXY and HF_ENDPOINT; the names of `hf-dpsynth models` need no Hub"
         yield Finding("Hub", f"out of reach ({type(error).__name__})", todo)
     else:

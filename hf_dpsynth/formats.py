@@ -193,13 +193,21 @@ def _read_json(path: Path, text_column: str | None) -> pa.Table:
 
 def _json(text: str, where: str) -> Any:
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{where}: no JSON ({error.msg}, character {error.pos + 1}).") from None
     except (RecursionError, ValueError):
         raise ConfigError(f"{where}: no JSON that can be read.") from None
     # a half of a surrogate pair is no character and fits into no file
     return _mended(value) if re.search(r"\\u[dD][89a-fA-F]", text) else value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object whose keys occur once each: a second one would silently replace the first."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object has a key twice")
+    return found
 
 
 def _mended(value: Any) -> Any:
@@ -295,11 +303,13 @@ def check_output(path: Path) -> None:
     """Refuse a file that could not be written, before anything is spent.
 
     Raises:
-        ConfigError: another suffix than .csv, .jsonl or .parquet, or a folder that is not there or not writable.
+        ConfigError: another suffix than .csv, .jsonl or .parquet, a file that exists, or a folder that is read-only.
     """
     if path.suffix.lower() not in _WRITERS:
         raise ConfigError(f"output {str(path)!r} is of no known format; known are {', '.join(_WRITERS)}.")
     folder = path.absolute().parent
+    if path.exists():
+        raise ConfigError(f"output {str(path)!r} exists and is not overwritten. Move it away, or pass another file.")
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise ConfigError(f"output {str(path)!r} cannot be written there. Pass a file in a folder that is writable.")
 

@@ -89,7 +89,7 @@ def _from_hub(repo_id: str, name: str | None, split: str | None) -> Any:
         raise HubError(
             f"could not load {repo_id!r} from the Hub: {type(error).__name__}. Check the id, name=, split=, the "
             "network and the token (hf auth login)."
-        ) from error
+        ) from None
 
 
 def _local(path: Path, text_column: str | None) -> Any:
@@ -98,6 +98,8 @@ def _local(path: Path, text_column: str | None) -> Any:
 
     if not path.is_dir():
         return _dataset({path: read_table(path, text_column)}, text_column)
+    if any(one.is_dir() and not one.name.startswith(".") for one in path.iterdir()):
+        raise ConfigError(f"folder {str(path)!r} holds folders; pass one of them, or move the files up.")
     files = sorted(one for one in path.iterdir() if one.is_file() and one.suffix.lower() in SUFFIXES)
     files = [one for one in files if not one.name.startswith(".")]
     if not files:
@@ -112,6 +114,22 @@ def _local(path: Path, text_column: str | None) -> Any:
     for found, one in zip(names, files, strict=True):
         splits.setdefault(found[1] if found else "", {})[one] = read_table(one, text_column)
     return DatasetDict({split: _dataset(tables, text_column) for split, tables in splits.items()})
+
+
+def check_headed(source: str | os.PathLike[str], text_column: str | None) -> None:
+    """Refuse to guess the text column of files that take their column names from a line.
+
+    A file without a header would give its first record as the names of columns, which a result shows.
+
+    Raises:
+        ConfigError: a CSV or TSV file, or a folder of them, and no text column.
+    """
+    path = Path(source)
+    files = list(path.iterdir()) if path.is_dir() else [path]
+    if text_column is None and any(one.is_file() and one.suffix.lower() in (".csv", ".tsv") for one in files):
+        raise ConfigError(
+            f"text_column must name the column of text of {str(path)!r}: it is not guessed in CSV and TSV."
+        )
 
 
 def _dataset(tables: Mapping[Path, pa.Table], text_column: str | None) -> Any:

@@ -153,6 +153,7 @@ class Recipe:
         """
         if "path" not in self.data:
             raise ConfigError("the recipe names no data; add data: {path: ...}, a file, a folder, or a name.")
+        inputs.check_headed(self.data["path"], self.arguments.get("text_column"))
         return inputs.load_input(**_renamed(self.data), text_column=self.arguments.get("text_column"))
 
     def run(self, private: Any = None) -> tuple[Any, "Release"]:

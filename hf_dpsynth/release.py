@@ -92,7 +92,7 @@ class Release:
         """Return the guarantee in words, with what voids it."""
         text = self.guarantee.statement()
         if self.plan.insecure_noise:
-            text = "NOT PRIVATE: the noise was drawn from a seed that anybody can use again. " + text
+            text = "NOT PRIVATE: the noise was drawn from a seed that anybody can use again."
         return " ".join((text, *self.notes))
 
     def to_json(self) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def test_a_wrong_command_is_one_line_and_exit_code_2(refused):
         (("synthesize", private(), "--epsilon", "1", "--out", "run", "--labels", "[a"), "--labels"),
         (("privatize", private(), *words(), "--output", "rows.xls"), "rows.xls"),
         (("privatize", private(), *words(), "--output", "no/rows.csv"), "rows.csv"),
-        (("privatize", private(), *words(), "--output", private()), "is the input"),
+        (("privatize", private(), *words(), "--output", private()), "is not overwritten"),
         (("privatize", "movie", *words(), "--output", "rows.csv"), "--split"),
         (("privatize", private(), *words(), "--out", "run", "--budget", "b.db"), "b.db"),
         (("card", "missing"), "missing"),
@@ -200,6 +200,8 @@ def test_privatize_writes_a_file_and_a_run_directory_and_no_private_text(call):
     assert json.loads(pathlib.Path("run/plan.json").read_text())["params"]["punctuation"] == "drop"
     assert files_with(".", CANARY) == [path]
     before = pathlib.Path("rows.csv").read_bytes()
+    assert call("privatize", path, *words(), *flags)[0] == 2, "a file that exists is not overwritten"
+    pathlib.Path("rows.csv").unlink()
     assert call("privatize", path, *words(), *flags)[0] == 0
     assert pathlib.Path("rows.csv").read_bytes() == before, "the second run draws nothing"
 
@@ -275,7 +277,7 @@ def test_run_follows_a_recipe_and_a_second_run_spends_nothing(call):
     assert parquet.read_table("run/data/train-00000-of-00001.parquet") == rows and len(rows) == 4
     assert pathlib.Path("run/ledger.db").read_bytes() == ledger
     code, _, err = call("run", path, *sets, "--no-resume")
-    assert code == 2 and "resume=False" in err.splitlines()[-1]
+    assert code == 2 and "--no-resume" in err.splitlines()[-1]
     code, _, err = call("run", path, *sets, "--set", "seed=4")
     assert code == 1 and "seed" in err.splitlines()[-1]
 
@@ -306,7 +308,7 @@ def test_data_shows_the_splits_and_no_row(call):
 
 
 def test_doctor_says_what_is_there_and_asks_the_hub_only_on_request(call, monkeypatch):
-    monkeypatch.setattr("httpx.head", lambda *arguments, **options: pytest.fail("nobody asked for the network"))
+    monkeypatch.setattr("httpx2.head", lambda *arguments, **options: pytest.fail("nobody asked for the network"))
     code, out, _ = call("doctor")
     assert code == 0 and "Hub: not asked -> hf-dpsynth doctor --network" in out and "minilm: " in out
 
@@ -332,3 +334,20 @@ def test_the_switch_of_datasets_silences_the_bars_of_the_models_too(monkeypatch)
 
 def test_usage_errors_of_typer_are_known():
     assert issubclass(typer.BadParameter, cli._ClickError)
+
+
+def test_an_output_inside_the_private_folder_does_not_overwrite_it(call):
+    pathlib.Path("folder").mkdir()
+    pathlib.Path("folder/train.csv").write_text("text\nzqprivate film\n")
+    code, _, err = call("privatize", "folder", *words(), "--text-column", "text", "--output", "folder/train.csv")
+    assert code == 2 and "is not overwritten" in err
+    assert pathlib.Path("folder/train.csv").read_text() == "text\nzqprivate film\n"
+
+
+def test_a_file_without_a_header_shows_and_publishes_no_first_record(call):
+    pathlib.Path("nohead.csv").write_text("zqprivate lives in Ulm,x\ngood film,y\n")
+    for more in ((), ("--text-column", "text")):
+        flags = ("--vectors", toy_vectors(), "--epsilon", "5", "--output", "rows.csv", *more)
+        code, out, err = call("privatize", "nohead.csv", *flags)
+        assert code == 2 and "text_column" in err.replace("column 'text'", "text_column")
+        assert "zqprivate" not in out + err and not pathlib.Path("rows.csv").exists()

@@ -2,7 +2,7 @@
 
 import importlib.metadata
 
-import httpx
+import httpx2
 import pytest
 
 from hf_dpsynth import doctor
@@ -15,9 +15,9 @@ def found(**options):
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
     def refuse(*arguments, **options):
-        raise httpx.ConnectError("no network in tests")
+        raise httpx2.ConnectError("no network in tests")
 
-    monkeypatch.setattr(httpx, "head", refuse)
+    monkeypatch.setattr(httpx2, "head", refuse)
 
 
 def test_versions_threads_blas_device_models_data_and_cache_are_named(monkeypatch):
@@ -50,7 +50,7 @@ def test_what_is_missing_comes_with_what_to_do(monkeypatch, tmp_path):
 def test_the_hub_is_asked_only_on_request(monkeypatch):
     assert found()["Hub"].found == "not asked"
     assert found(network=True)["Hub"].found == "out of reach (ConnectError)"
-    monkeypatch.setattr(httpx, "head", lambda *arguments, **options: httpx.Response(200))
+    monkeypatch.setattr(httpx2, "head", lambda *arguments, **options: httpx2.Response(200))
     assert found(network=True)["Hub"] == ("Hub", "reachable", "")
 
 

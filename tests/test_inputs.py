@@ -326,3 +326,14 @@ def test_any_bytes_are_read_or_refused_by_a_library_error(start, noise, suffix):
         load_input(path)
     except ConfigError as error:
         assert str(path) in str(error)
+
+
+def test_a_key_that_stands_twice_and_a_folder_in_a_folder_are_refused(tmp_path):
+    (tmp_path / "twice.jsonl").write_text('{"text": "zqprivate", "text": "b"}\n')
+    with pytest.raises(ConfigError) as caught:
+        load_input(tmp_path / "twice.jsonl")
+    assert "zqprivate" not in str(caught.value)
+    (tmp_path / "deep" / "inner").mkdir(parents=True)
+    (tmp_path / "deep" / "a.txt").write_text("a\n")
+    with pytest.raises(ConfigError, match="holds folders"):
+        load_input(tmp_path / "deep")

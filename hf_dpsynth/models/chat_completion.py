@@ -173,7 +173,7 @@ class Call:
             return Failure("HF_HUB_OFFLINE is set, which holds for local servers too", "Unset it.", passing=False)
         except httpx2.HTTPError as error:
             return Failure(f"the connection failed ({type(error).__name__})")
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError):
             # what the client raises on a body that is no chat completion; its message may quote the body
             return Failure("an answer that is no chat completion")
         if not (content is None or isinstance(content, str)):

@@ -9,6 +9,7 @@ Source of the interface: the chat completions of https://platform.openai.com/doc
 import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -134,8 +135,9 @@ class Endpoint:
 
     @property
     def id(self) -> str:
-        """Return the public name: the model and the server's host."""
-        return f"{self.model}@{self.host}"
+        """Return the public name: the model and the server's host; of a model that is a path its last part."""
+        name = re.split(r"[/\\]", self.model.rstrip("/\\"))[-1] if re.match(r"[/~.\\]|\w:", self.model) else self.model
+        return f"{name}@{self.host}"
 
     @property
     def usage(self) -> Usage:

@@ -71,6 +71,9 @@ class PrivacyBudget:
         unit: str = "record",
         adjacency: str = "zero-out",
     ) -> None:
+        for name, number in (("epsilon", epsilon), ("delta", delta)):
+            if isinstance(number, bool) or not isinstance(number, (int, float)):
+                raise ConfigError(f"the budget's {name} is {number!r}; it must be a number")
         self.path, self.epsilon, self.delta = Path(path), float(epsilon), float(delta)
         self.unit, self.adjacency = unit, adjacency
         if not 0 < self.epsilon < math.inf:
@@ -82,6 +85,9 @@ class PrivacyBudget:
         limits = (self.epsilon.hex(), self.delta.hex(), unit, adjacency)
         try:
             with closing(connect(self.path)) as database:
+                held = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+                if held and "budget" not in held:
+                    raise ConfigError(f"{self.path} is not a budget: it holds other tables. Pass another path.")
                 database.executescript(_SCHEMA)
                 with transaction(database):
                     database.execute("INSERT OR IGNORE INTO budget VALUES (1, ?, ?, ?, ?)", limits)

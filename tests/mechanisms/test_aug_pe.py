@@ -29,6 +29,7 @@ from tests.stubs import CANARY, StubEmbedder, StubGenerator, reviews, synth
         ("iterations", 0), ("iterations", 1.5), ("variations", 1), ("lookahead", -1), ("mask_probability", 1.1),
         ("mask_probability", math.nan), ("temperature", math.inf), ("selection", "best"), ("variation", ""),
         ("threshold", -1), ("threshold", math.inf), ("iterations", True),
+        ("keywords", 5), ("keywords", [1]), ("subject", None), ("subject", " "),
     ],
 )  # fmt: skip
 def test_a_field_out_of_range_is_refused_by_name(field, value):

@@ -10,8 +10,10 @@ import pytest
 from dp_accounting import SelfComposedDpEvent
 
 from hf_dpsynth.errors import BudgetExceeded, ConfigError
+from hf_dpsynth.guarantees import ApproxDP
 from hf_dpsynth.privacy.accounting import rdp_epsilon
 from hf_dpsynth.privacy.budget import PrivacyBudget
+from hf_dpsynth.privacy.ledger import Ledger
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, MultivariateLaplaceDpEvent
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -64,7 +66,15 @@ def test_the_limits_are_fixed_when_the_file_is_made():
 
 @pytest.mark.parametrize(
     "limits",
-    [{"epsilon": 0.0}, {"epsilon": float("inf")}, {"epsilon": float("nan")}, {"delta": 0.0}, {"delta": 1.0}],
+    [
+        {"epsilon": 0.0},
+        {"epsilon": "x"},
+        {"delta": None},
+        {"epsilon": float("inf")},
+        {"epsilon": float("nan")},
+        {"delta": 0.0},
+        {"delta": 1.0},
+    ],
 )
 def test_limits_out_of_range_are_refused(limits):
     with pytest.raises(ConfigError):
@@ -114,6 +124,15 @@ def test_a_budget_that_vanished_does_not_start_anew():
         with pytest.raises(ConfigError, match="Put it back"):
             call()
     assert not pathlib.Path("b.db").exists()
+
+
+def test_the_ledger_of_a_run_is_no_budget():
+    ledger = Ledger(pathlib.Path("l.db"), allowance=RUN, guarantee=ApproxDP(epsilon=1, delta=1e-6), pins={})
+    ledger.close()
+    before = pathlib.Path("l.db").read_bytes()
+    with pytest.raises(ConfigError, match="not a budget"):
+        PrivacyBudget("l.db", epsilon=1, delta=1e-6)
+    assert pathlib.Path("l.db").read_bytes() == before
 
 
 def test_a_file_that_is_no_budget_is_refused():

@@ -80,8 +80,12 @@ class AugPE:
     keywords: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        words = (self.keywords,) if isinstance(self.keywords, str) else tuple(self.keywords)
-        object.__setattr__(self, "keywords", words)
+        words = [self.keywords] if isinstance(self.keywords, str) else self.keywords
+        if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
+            raise ConfigError(f"aug-pe: keywords is {self.keywords!r}; it must be a list of strings")
+        object.__setattr__(self, "keywords", tuple(words))
+        if not isinstance(self.subject, str) or not self.subject.strip():
+            raise ConfigError(f"aug-pe: subject is {self.subject!r}; it must be words, e.g. 'movie review'")
         for name, least in (
             ("iterations", 1), ("variations", 2), ("lookahead", 0), ("min_words", 1), ("max_new_tokens", 1)
         ):  # fmt: skip
