@@ -22,7 +22,7 @@ from dp_accounting import DpEvent
 from hf_dpsynth.errors import HfDpsynthError
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import event_from_json, leaves
-from hf_dpsynth.publish import accounts
+from hf_dpsynth.publish import accounts, mechanism
 from hf_dpsynth.publish.accounts import READING, short
 from hf_dpsynth.publish.card import claims, front_matter, render
 from hf_dpsynth.publish.folder import (
@@ -180,6 +180,7 @@ def _others(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
         same = facts["tool"]["version"] == software()["hf_dpsynth"]
         view = _as_it_is if same else without_words
         found = _contradictions("", view(to_privacy_json(base)), view(facts))
+        found += mechanism.check(base.plan, _listed(folder, base))
         card = _card(folder, facts, same=same)
     except READING as error:
         return [f"{PRIVACY}: {short(error)}"], []
@@ -191,6 +192,12 @@ def _others(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
     if release is not None:
         found += _charges(RELEASE, leaves(base.plan.event), [(row.event, 1) for row in release.charges])
     return found, unseen
+
+
+def _listed(folder: Path, base: Release) -> list[Path]:
+    """Return the files of rows that are listed, there, and in the folder."""
+    paths = [folder / name for name, _ in base.files if _is_inside(name)]
+    return [path for path in paths if path.is_file() and not path.is_symlink()]
 
 
 def _as_it_is(facts: dict[str, Any]) -> dict[str, Any]:

@@ -36,6 +36,8 @@ def made(tmp_path_factory):
         patch.chdir(folder)
         vectors = toy_vectors()
         reviews().privatize("madlib", epsilon=7, text_column="text", vectors=vectors, out=folder / "madlib")
+        clear = {"keep_columns": ["label"], "out": folder / "clear"}
+        reviews().privatize("madlib", epsilon=7, text_column="text", vectors=vectors, **clear)
     return folder
 
 
@@ -70,14 +72,14 @@ def put(path, value):
     return change
 
 
-@pytest.mark.parametrize("kind", ["aug-pe", "sized", "infinite", "budget", "madlib"])
+@pytest.mark.parametrize("kind", ["aug-pe", "sized", "infinite", "budget", "madlib", "clear"])
 def test_what_a_run_wrote_is_borne_out(run, kind):
     found = hf_dpsynth.verify(run(kind))
     assert found.ok and found.schema and found.accounting_recomputed and found.files_match and found.findings == ()
     assert found.not_checkable == NOT_CHECKABLE and "verified private" not in repr(found)
 
 
-@pytest.mark.parametrize("kind", ["aug-pe", "sized", "infinite", "budget", "madlib"])
+@pytest.mark.parametrize("kind", ["aug-pe", "sized", "infinite", "budget", "madlib", "clear"])
 def test_privacy_json_alone_carries_all_of_its_facts(run, kind):
     facts = json.loads((run(kind) / "privacy.json").read_text())
     assert to_privacy_json(from_privacy_json(facts)) == facts
@@ -340,6 +342,56 @@ def test_another_version_does_not_excuse_what_is_no_wording(run, field, value, e
 
     found = edit(run(), change, everywhere=everywhere)
     assert not found.ok and any(field.rpartition(".")[2] in line for line in found.findings), found.findings
+
+
+def without_assumption(word):
+    def change(facts):
+        held = facts["accounting"]["assumptions"]
+        kept = [entry for entry in held if word not in entry["name"]]
+        assert len(kept) < len(held)
+        facts["accounting"]["assumptions"] = kept
+
+    return change
+
+
+def less_params(name):
+    return lambda facts: facts["mechanisms"][0]["params"].pop(name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "words"),
+    [
+        ("madlib", without_assumption("punctuation"), "accounting.assumptions: without"),
+        ("madlib", without_assumption("numbers"), "accounting.assumptions: without"),
+        ("madlib", put("mechanisms.0.params.punctuation", "drop"), "accounting.assumptions: without"),
+        ("madlib", put("mechanisms.0.params.oov", "copy"), "mechanisms[0].params"),
+        ("madlib", put("mechanisms.0.params.more", 1), "mechanisms[0].params"),
+        ("madlib", less_params("oov"), "mechanisms[0].params"),
+        ("madlib", put("parameters.metric_dp.metric", "edit distance"), "parameters.metric_dp"),
+        ("clear", put("scope.unprotected_quantities", []), "scope.unprotected_quantities"),
+        ("clear", without_assumption("copied in clear"), "accounting.assumptions: without"),
+        ("sized", without_assumption("number of records"), "accounting.assumptions: without"),
+        ("sized", put("scope.unprotected_quantities", ["the number of records"]), "scope.unprotected_quantities"),
+        ("aug-pe", put("mechanisms.0.params.iterations", 2), "accounting.events: not those of aug-pe"),
+        ("aug-pe", put("mechanisms.0.params.noise_multiplier", 9.0), "accounting.events: not those of aug-pe"),
+        ("aug-pe", put("mechanisms.0.params.noise_multiplier", "9"), "mechanisms[0].params"),
+        ("aug-pe", put("mechanisms.0.params.noise_multiplier", None), "mechanisms[0].params"),
+        ("aug-pe", put("mechanisms.0.params.noise_multiplier", 1e308), ""),
+        ("aug-pe", put("mechanisms.0.params.iterations", 10**30), ""),
+        ("aug-pe", put("accounting.events.events.0.count", 1), "accounting.events: not those of aug-pe"),
+        ("aug-pe", put("mechanisms.0.name", "madlib"), "mechanisms[0].params"),
+        ("aug-pe", less_params("iterations"), "mechanisms[0].params"),
+    ],
+)
+@pytest.mark.parametrize("version", [None, "0.0.9"])
+def test_what_the_mechanism_implies_cannot_be_struck_out(run, kind, change, words, version):
+    def forge(facts):
+        change(facts)
+        if version:
+            facts["tool"]["version"] = facts["mechanisms"][0]["version"] = version
+
+    found = edit(run(kind), forge, everywhere=True)
+    assert any(line.startswith(words) for line in found.findings), found.findings
 
 
 def test_a_second_opening_leaves_every_file_as_it_is(made, tmp_path):

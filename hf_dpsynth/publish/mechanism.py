@@ -1,0 +1,97 @@
+"""Whether the facts of a release are those of its mechanism, built again from the published parameters.
+
+It covers the mechanisms of our own table: what they assume, which events they have, which columns they write. Without
+it, whoever takes the plan and the ledger away could strike out an assumption or a column that was copied in clear.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hf_dpsynth import registry
+from hf_dpsynth.guarantees import ApproxDP, MetricDP
+from hf_dpsynth.mechanisms.planning import PUBLIC_N, plan_privatization
+from hf_dpsynth.plans import Facts, Plan
+from hf_dpsynth.privacy.accounting import leaves
+from hf_dpsynth.publish.accounts import READING, short
+
+_LABELS: tuple[tuple[tuple[str, ...], ...], ...] = (((),), (("one",), ("other",)))  # shares declared, or bought
+
+
+def check(plan: Plan, files: Iterable[Path]) -> list[str]:
+    """Return what the facts lack of what their mechanism implies; empty for a mechanism that others wrote.
+
+    Args:
+        plan (`Plan`): what privacy.json alone says of the plan, checked by nobody.
+        files (`Iterable[Path]`): the files of rows that it lists, and that are there.
+    Returns:
+        `list[str]`: a sentence for each fault, which begins with the field.
+    """
+    try:
+        entry = registry.table().get(plan.mechanism)
+        if entry is None or entry.kind == "plugin":
+            return []
+        mechanism = registry.resolve(plan.mechanism, plan.params, entry.kind)
+        fields = {
+            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(mechanism).items()
+        }
+        found = [] if fields == plan.params else [f"mechanisms[0].params: not the parameters of {entry.name}"]
+        found += _privatized(mechanism, plan) if entry.kind == "privatize" else _synthesized(mechanism, plan)
+    except READING as error:
+        return [f"mechanisms[0].params: {short(error)}"]
+    return [*found, *_columns(plan, files)]
+
+
+def _privatized(mechanism: Any, plan: Plan) -> list[str]:
+    """Compare a privatization with its guarantee."""
+    held = plan.guarantee
+    if not isinstance(held, MetricDP):
+        return [f"definition: {mechanism.name} has metric_dp"]
+    implied = plan_privatization(mechanism, epsilon=held.epsilon, kept_columns=plan.kept_columns).guarantee
+    found = _missing(implied.assumptions, held.assumptions)
+    if not isinstance(implied, MetricDP) or (implied.metric, implied.unit) != (held.metric, held.unit):
+        found.append(f"parameters.metric_dp: not the metric of {mechanism.name}")
+    return found
+
+
+def _synthesized(mechanism: Any, plan: Plan) -> list[str]:
+    """Compare a synthesis with its events; privacy.json names no labels, so both of their forms are allowed."""
+    held = plan.guarantee
+    if not isinstance(held, ApproxDP):
+        return [f"definition: {mechanism.name} has approximate_dp"]
+    found = [] if plan.adjacency == "add-remove" else _missing((PUBLIC_N,), held.assumptions)
+    forms = [Facts(labels=labels, adjacency=plan.adjacency) for labels in _LABELS]
+    actual = leaves(plan.event)
+    if all(leaves(mechanism.event(plan.noise_multiplier, form)) != actual for form in forms):
+        found.append(f"accounting.events: not those of {mechanism.name} with these parameters and this noise")
+    return found
+
+
+def _missing(implied: Iterable[str], held: Iterable[str]) -> list[str]:
+    return [f"accounting.assumptions: without {short(text)!r}" for text in implied if text not in held]
+
+
+def _columns(plan: Plan, files: Iterable[Path]) -> list[str]:
+    """Compare the columns of the rows with the named ones: only the text stands there without being named."""
+    named = {*plan.label_columns, *plan.kept_columns}
+    for path in files:
+        unnamed = [name for name in _names(path) if name not in named]
+        if len(unnamed) > 1:
+            columns = ", ".join(map(repr, unnamed))
+            return [f"scope.unprotected_quantities: without {short(columns)}, of which only one can be the text"]
+    return []
+
+
+def _names(path: Path) -> list[str]:
+    """Return the names of the columns of a file of rows; none where it cannot be read, which is found elsewhere."""
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    try:
+        if path.suffix == ".parquet":
+            return list(parquet.read_schema(path).names)
+        with pyarrow.memory_map(str(path)) as source:
+            return list(pyarrow.ipc.open_stream(source).schema.names)
+    except (pyarrow.ArrowException, OSError):
+        return []
