@@ -7,7 +7,7 @@ a file, a line and a column, never a value.
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ def load_input(
     name: str | None = None,
     split: str | None = None,
     text_column: str | None = None,
+    label_columns: Sequence[str] = (),
 ) -> Any:
     r"""Load private data into memory.
 
@@ -38,6 +39,8 @@ def load_input(
         name (`str`, *optional*): the configuration of a data set of the Hub.
         split (`str`, *optional*): the split to return.
         text_column (`str`, *optional*): a column whose values are text also where they look like numbers.
+        label_columns (`Sequence[str]`): columns of CSV and TSV files that stay as they are written: a type that
+            depended on all private values would tell whether an odd one is there.
     Returns:
         `Dataset` or `DatasetDict`: a Dataset for a file, or where `split` is given. Sensitive.
     Raises:
@@ -55,7 +58,7 @@ def load_input(
     path = Path(source)
     text = os.fspath(source)
     if path.exists():
-        found = _local(path, text_column)
+        found = _local(path, text_column, frozenset(label_columns))
     elif text in (known := [asset.name for asset in catalog.datasets()]):
         from hf_dpsynth import data
 
@@ -92,12 +95,12 @@ def _from_hub(repo_id: str, name: str | None, split: str | None) -> Any:
         ) from None
 
 
-def _local(path: Path, text_column: str | None) -> Any:
+def _local(path: Path, text_column: str | None, labels: frozenset[str]) -> Any:
     """Return a file as a Dataset, a folder as a Dataset or as a DatasetDict."""
     from datasets import DatasetDict
 
     if not path.is_dir():
-        return _dataset({path: read_table(path, text_column)}, text_column)
+        return _dataset({path: read_table(path, text_column)}, labels | {text_column})
     if any(one.is_dir() and not one.name.startswith(".") for one in path.iterdir()):
         raise ConfigError(f"folder {str(path)!r} holds folders; pass one of them, or move the files up.")
     files = sorted(one for one in path.iterdir() if one.is_file() and one.suffix.lower() in SUFFIXES)
@@ -109,11 +112,18 @@ def _local(path: Path, text_column: str | None) -> Any:
         raise ConfigError(f"folder {str(path)!r} holds .txt beside other files; pass one file, or move them apart.")
     names = [_SPLIT.fullmatch(one.stem) for one in files]
     if not all(names):
-        return _dataset({one: read_table(one, text_column) for one in files}, text_column)
+        return _dataset({one: read_table(one, text_column) for one in files}, labels | {text_column})
     splits: dict[str, dict[Path, pa.Table]] = {}
     for found, one in zip(names, files, strict=True):
         splits.setdefault(found[1] if found else "", {})[one] = read_table(one, text_column)
-    return DatasetDict({split: _dataset(tables, text_column) for split, tables in splits.items()})
+    return DatasetDict({split: _dataset(tables, labels | {text_column}) for split, tables in splits.items()})
+
+
+def is_written_as_text(source: str | os.PathLike[str]) -> bool:
+    """Return whether a file, or a file of a folder, is CSV or TSV, where every value is text."""
+    path = Path(source)
+    files = list(path.iterdir()) if path.is_dir() else [path]
+    return any(one.is_file() and one.suffix.lower() in (".csv", ".tsv") for one in files)
 
 
 def check_headed(source: str | os.PathLike[str], text_column: str | None) -> None:
@@ -124,15 +134,13 @@ def check_headed(source: str | os.PathLike[str], text_column: str | None) -> Non
     Raises:
         ConfigError: a CSV or TSV file, or a folder of them, and no text column.
     """
-    path = Path(source)
-    files = list(path.iterdir()) if path.is_dir() else [path]
-    if text_column is None and any(one.is_file() and one.suffix.lower() in (".csv", ".tsv") for one in files):
+    if text_column is None and is_written_as_text(source):
         raise ConfigError(
-            f"text_column must name the column of text of {str(path)!r}: it is not guessed in CSV and TSV."
+            f"text_column must name the column of text of {str(source)!r}: it is not guessed in CSV and TSV."
         )
 
 
-def _dataset(tables: Mapping[Path, pa.Table], text_column: str | None) -> Any:
+def _dataset(tables: Mapping[Path, pa.Table], as_text: frozenset[str | None]) -> Any:
     """Return a Dataset in memory of tables that stand under each other; a column that one lacks is null there."""
     from datasets import Dataset, DatasetInfo, Features
     from datasets.table import InMemoryTable
@@ -141,7 +149,7 @@ def _dataset(tables: Mapping[Path, pa.Table], text_column: str | None) -> Any:
     whole = pa.concat_tables([_fitted(path, table, features) for path, table in tables.items()])
     for position, name in enumerate(whole.column_names):
         holders = [path for path, table in tables.items() if name in table.column_names]
-        if name != text_column and all(is_written(path) for path in holders):
+        if name not in as_text and all(is_written(path) for path in holders):
             whole = whole.set_column(position, name, converted(whole[name]))
             features[name] = Features.from_arrow_schema(whole.select([name]).schema)[name]
     return Dataset(InMemoryTable(whole), info=DatasetInfo(features=features), fingerprint=secrets.token_hex(8))

@@ -154,7 +154,11 @@ class Recipe:
         if "path" not in self.data:
             raise ConfigError("the recipe names no data; add data: {path: ...}, a file, a folder, or a name.")
         inputs.check_headed(self.data["path"], self.arguments.get("text_column"))
-        return inputs.load_input(**_renamed(self.data), text_column=self.arguments.get("text_column"))
+        return inputs.load_input(
+            **_renamed(self.data),
+            text_column=self.arguments.get("text_column"),
+            label_columns=_names(self.arguments.get("label_column")),
+        )
 
     def run(self, private: Any = None) -> tuple[Any, "Release"]:
         """Run on the data that the recipe names, and return the rows and the release.
@@ -170,6 +174,9 @@ class Recipe:
 
         private = self.read() if private is None else private
         arguments = dict(self.arguments)
+        if inputs.is_written_as_text(self.data.get("path", "")):
+            for name in {"labels", "label_proportions"} & set(arguments):
+                arguments[name] = _written(arguments[name])
         if "budget" in arguments:
             arguments["budget"] = _budget(arguments["budget"])
         result = _FUNCTIONS[self.kind](private, self.mechanism, out=self.out, **arguments)
@@ -177,6 +184,20 @@ class Recipe:
         if release is None:
             raise PrivacyError(f"{self.mechanism} returned rows without a release.")
         return result, release
+
+
+def _written(declared: Any) -> Any:
+    """Return declared labels as a CSV file writes them, since its labels are text."""
+    if isinstance(declared, dict):
+        return {_written(key): _written(value) if _is_group(value) else value for key, value in declared.items()}
+    if isinstance(declared, (list, tuple)):
+        return type(declared)(_written(value) for value in declared)
+    return str(declared).lower() if isinstance(declared, bool) else str(declared)
+
+
+def _is_group(value: Any) -> bool:
+    """Return whether a value of a mapping holds labels, and is no share."""
+    return isinstance(value, (dict, list, tuple))
 
 
 def load(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Recipe:

@@ -1,5 +1,6 @@
 """Recipes are strict: YAML means what it says, every key is known, and a plan reads no data."""
 
+import dataclasses
 import inspect
 import math
 import pathlib
@@ -179,3 +180,18 @@ def test_a_recipe_synthesizes_what_it_is_given(monkeypatch):
     assert isinstance(rows, Dataset) and len(rows) == 100 and release.guarantee.epsilon == 1
     with pytest.raises(ConfigError, match="names no data"):
         found.run()
+
+
+@pytest.mark.parametrize("odd", ["0", "none", "007", ""])
+def test_a_label_of_csv_is_text_whatever_another_record_holds(odd):
+    """One odd label must not decide whether a run happens, nor the type of what it makes."""
+    lines = ["text,label", *(f"good film {i},{i % 2}" for i in range(20)), f"odd film,{odd}"]
+    pathlib.Path("private.csv").write_text("\n".join(lines) + "\n")
+    made = recipe.build({
+        "mechanism": "aug-pe", "epsilon": 4, "delta": 1e-3, "num_rows": 4, "data": {"path": "private.csv"},
+        "text_column": "text", "label_column": "label", "labels": [0, 1], "params": {"iterations": 1},
+        "label_proportions": {0: 0.5, 1: 0.5},
+    })  # fmt: skip
+    arguments = {**made.arguments, "generator": StubGenerator(), "embedder": StubEmbedder()}
+    rows, _ = dataclasses.replace(made, arguments=arguments).run()
+    assert sorted(rows["label"][:]) == ["0", "0", "1", "1"]
