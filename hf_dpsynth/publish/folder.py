@@ -18,12 +18,13 @@ from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import event_from_json
 from hf_dpsynth.privacy.ledger import Charge
 from hf_dpsynth.publish.card import render
-from hf_dpsynth.publish.privacy_json import from_privacy_json, to_privacy_json, without_words
+from hf_dpsynth.publish.privacy_json import from_privacy_json, invalid, to_privacy_json, without_words
 from hf_dpsynth.release import Release, Rows, rows_of
 from hf_dpsynth.store import Store, file_digest, write_whole
 
 PRIVACY, RELEASE, CARD = "privacy.json", "release.json", "README.md"
-LARGEST_BYTES = 20_000_000
+LARGEST_BYTES, LARGEST_CLAIM = 20_000_000, 2_000_000
+_MOST_DIGITS = 300  # a whole number that no float holds is none of ours
 _PART = re.compile(r"(.+)-\d{5}-of-\d{5}")
 _OURS = re.compile(r"^differential_privacy:$", re.MULTILINE)
 
@@ -107,14 +108,33 @@ def load_privacy(path: str | os.PathLike[str]) -> Release:
         10.0
     """
     folder = existing(path)
-    facts = read_json(folder / PRIVACY)
+    facts = read_json(folder / PRIVACY, LARGEST_CLAIM)
+    wrong = invalid(facts)
+    if wrong:
+        raise ConfigError(
+            f"{PRIVACY} of {folder} is none that we write: {wrong[0]}. Run hf-dpsynth verify to see all."
+        )
     release = from_privacy_json(facts)
     if not (folder / RELEASE).exists():
         return release
     kept = from_record(read_json(folder / RELEASE))
-    if without_words(to_privacy_json(kept)) != without_words(facts):
+    if _shared(kept) != without_words(facts):
         raise ConfigError(f"{RELEASE} and {PRIVACY} of {folder} do not agree. Run hf-dpsynth verify to see where.")
     return kept
+
+
+def _shared(release: Release) -> dict[str, Any]:
+    """Return what a record implies, apart from its wording.
+
+    Raises:
+        ConfigError: a value is none that we write.
+    """
+    try:
+        return without_words(to_privacy_json(release))
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"this is no {RELEASE} of this version ({type(error).__name__}).") from error
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
@@ -134,16 +154,22 @@ def existing(path: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, largest: int = LARGEST_BYTES) -> Any:
     """Read a JSON file strictly: no key twice, no NaN, no endless size.
 
     Raises:
         ConfigError: it is missing or is no such JSON.
     """
     try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise ConfigError(f"{path} has more than {LARGEST_BYTES} bytes; it is none of our files.")
-        return json.loads(path.read_bytes(), object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite)
+        if path.stat().st_size > largest:
+            raise ConfigError(f"{path} has more than {largest} bytes; it is none of our files.")
+        return json.loads(
+            path.read_bytes(),
+            object_pairs_hook=_once,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            parse_int=_whole,
+        )
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}).") from error
     except RecursionError as error:
@@ -169,6 +195,12 @@ def _finite(text: str) -> float:
     if not math.isfinite(float(text)):
         raise ValueError(f"{text[:20]} is too large")
     return float(text)
+
+
+def _whole(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"{text[:20]}... is too large")
+    return int(text)
 
 
 def to_record(release: Release) -> dict[str, Any]:

@@ -8,6 +8,7 @@ finer than a day.
 import json
 import math
 from importlib import resources
+from itertools import islice
 from typing import Any
 
 from dp_accounting import DpEvent
@@ -19,12 +20,14 @@ from hf_dpsynth.models import catalog
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import event_from_json, event_to_json, leaves
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, MultivariateLaplaceDpEvent
+from hf_dpsynth.publish.accounts import short
 from hf_dpsynth.release import Release, Rows
 
 SCHEMA_VERSION = "1.0"
 ROUNDING = "every rounding goes against the claim: losses, epsilon and the noise multiplier are rounded up"
 REVIEWED = "the code of the mechanism, which is not part of hf_dpsynth, does what its events say"
 OS_RANDOMNESS = "the noise comes from the randomness of the operating system"
+MOST_FINDINGS = 8  # of one kind: what follows from the first ones helps nobody
 _UNKNOWN = ": unknown"
 _CLEAR = "column copied in clear: "
 _DOMAIN = "declared label domain of column: "
@@ -54,6 +57,15 @@ def schema() -> dict[str, Any]:
     text = resources.files("hf_dpsynth.publish").joinpath("privacy.schema.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
+
+
+def invalid(facts: Any) -> list[str]:
+    """Return the first places where facts break the JSON Schema."""
+    import jsonschema
+
+    errors = jsonschema.Draft202012Validator(schema()).iter_errors(facts)
+    first = islice(errors, MOST_FINDINGS)
+    return [f"{error.json_path.removeprefix('$.')}: {short(error.message)} (schema)" for error in first]
 
 
 def to_privacy_json(release: Release) -> dict[str, Any]:
@@ -281,7 +293,7 @@ def from_privacy_json(data: dict[str, Any]) -> Release:
     """
     try:
         return _release(data)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"this is no privacy.json of schema {SCHEMA_VERSION} ({type(error).__name__}).") from error

@@ -28,14 +28,22 @@ from hf_dpsynth.publish.card import claims, front_matter, render
 from hf_dpsynth.publish.folder import (
     CARD,
     LARGEST_BYTES,
+    LARGEST_CLAIM,
     PRIVACY,
     RELEASE,
     data_files,
     existing,
     from_record,
     read_json,
+    shards_of,
 )
-from hf_dpsynth.publish.privacy_json import from_privacy_json, schema, to_privacy_json, without_words
+from hf_dpsynth.publish.privacy_json import (
+    MOST_FINDINGS,
+    from_privacy_json,
+    invalid,
+    to_privacy_json,
+    without_words,
+)
 from hf_dpsynth.release import Release, software
 from hf_dpsynth.store import file_digest
 
@@ -49,7 +57,6 @@ NOT_CHECKABLE = (
 )
 _LONGEST_FRONT = 1_000_000
 _View = Callable[[dict[str, Any]], dict[str, Any]]
-_MOST_FINDINGS = 8  # of one kind: what follows from the first ones helps nobody
 
 
 @dataclass(frozen=True)
@@ -94,8 +101,8 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     """
     folder = existing(path)
     try:
-        facts = read_json(folder / PRIVACY)
-        invalid = _invalid(facts)
+        facts = read_json(folder / PRIVACY, LARGEST_CLAIM)
+        broken = invalid(facts)
         accounting = accounts.check(facts)
         files, silent = _files(folder, facts)
         others, unseen = _others(folder, facts)
@@ -103,24 +110,15 @@ def verify(path: str | os.PathLike[str]) -> Verification:
         return Verification(False, False, False, False, (f"{PRIVACY}: {short(error)}",), NOT_CHECKABLE)
     except RecursionError:
         return Verification(False, False, False, False, (f"{PRIVACY}: nested too deeply",), NOT_CHECKABLE)
-    findings = tuple(dict.fromkeys((*invalid, *accounting, *files, *others)))
+    findings = tuple(dict.fromkeys((*broken, *accounting, *files, *others)))
     return Verification(
         ok=not findings,
-        schema=not invalid,
+        schema=not broken,
         accounting_recomputed=not accounting,
         files_match=not files,
         findings=findings,
         not_checkable=(*NOT_CHECKABLE, *silent, *unseen),
     )
-
-
-def _invalid(facts: Any) -> list[str]:
-    """Return where the facts break the JSON Schema."""
-    import jsonschema
-
-    errors = jsonschema.Draft202012Validator(schema()).iter_errors(facts)
-    found = [f"{error.json_path.removeprefix('$.')}: {short(error.message)} (schema)" for error in errors]
-    return found[:_MOST_FINDINGS]
 
 
 def _files(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
@@ -131,6 +129,7 @@ def _files(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
     except READING:
         return ["output.files: cannot be read"], []
     found = [f"{short(name)}: not listed in output.files" for name in _present(folder) if name not in listed]
+    found += _states(folder, listed)
     rows: Counter[str] = Counter()
     for name, digest in listed.items():
         path = folder / name
@@ -145,6 +144,20 @@ def _files(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
     if not found and any(count != number for count in rows.values()):
         found.append(f"output.n_records: {short(number)}, the files hold {', '.join(map(str, rows.values()))} rows")
     return found, [] if listed else ["the rows: output.files lists none"]
+
+
+def _states(folder: Path, listed: dict[str, str]) -> list[str]:
+    """Return which files a saved dataset would load that are not listed."""
+    found = []
+    for state in sorted(folder.rglob("state.json")):
+        place = short(state.relative_to(folder).as_posix())
+        try:
+            names = [path.relative_to(folder).as_posix() for path in shards_of(state.parent)]
+        except (HfDpsynthError, ValueError) as error:
+            found.append(f"{place}: cannot be read ({short(error)})")
+            continue
+        found += [f"{place}: {short(name)} is not listed in output.files" for name in names if name not in listed]
+    return found
 
 
 def _present(folder: Path) -> list[str]:
@@ -206,7 +219,7 @@ def _as_it_is(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _contradictions(start: str, expected: Any, actual: Any) -> list[str]:
     """Return a sentence for each of the first differences."""
-    return [start + short(line) for line in islice(_differences("", expected, actual), _MOST_FINDINGS)]
+    return [start + short(line) for line in islice(_differences("", expected, actual), MOST_FINDINGS)]
 
 
 def _differences(field: str, expected: Any, actual: Any) -> Iterator[str]:

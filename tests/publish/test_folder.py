@@ -4,6 +4,7 @@ import json
 import math
 import pickle
 import re
+import shutil
 from dataclasses import replace
 
 import jsonschema
@@ -147,6 +148,40 @@ def test_a_file_beside_a_run_is_never_recorded(tmp_path, name):
     (tmp_path / "run/privacy.json").unlink()
     synth(out=tmp_path / "run")
     assert f"{name}: not listed in output.files" in hf_dpsynth.verify(tmp_path / "run").findings
+
+
+def test_one_split_of_several_may_be_saved_alone(tmp_path):
+    out = madlib(DatasetDict(train=reviews(), test=reviews(10)))
+    out["test"].save_to_disk(tmp_path / "rows")
+    out.privacy.save(tmp_path / "rows")
+    assert hf_dpsynth.verify(tmp_path / "rows").findings == ()
+
+
+@pytest.mark.parametrize("name", ["other.arrow", "../other.arrow", "/tmp/other.arrow", 3, None])
+def test_a_saved_dataset_that_loads_other_files_is_found(tmp_path, name):
+    out = madlib()
+    out.save_to_disk(tmp_path / "rows")
+    out.privacy.save(tmp_path / "rows")
+    state = json.loads((tmp_path / "rows/state.json").read_text())
+    state["_data_files"] = [{"filename": name}] if name else name
+    (tmp_path / "rows/state.json").write_text(json.dumps(state))
+    found = hf_dpsynth.verify(tmp_path / "rows")
+    assert not found.files_match and found.findings[0].startswith("state.json: "), found.findings
+
+
+@pytest.mark.parametrize("text", ['"4"', "true", "1" + "0" * 400, "[]", "1e400"])
+@pytest.mark.parametrize("old", ['"epsilon": 4.0', '"n_records": 12'])
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_value_of_another_kind_is_refused_at_loading(tmp_path, made, text, old, alone):
+    shutil.copytree(made / "aug-pe", tmp_path / "run")
+    facts = (tmp_path / "run/privacy.json").read_text()
+    assert old in facts
+    (tmp_path / "run/privacy.json").write_text(facts.replace(old, old.split()[0] + text))
+    if alone:
+        (tmp_path / "run/release.json").unlink()
+    with pytest.raises(ConfigError, match=r"privacy\.json"):
+        hf_dpsynth.load_privacy(tmp_path / "run")
+    assert not hf_dpsynth.verify(tmp_path / "run").ok
 
 
 def test_a_readme_of_the_user_is_kept(tmp_path):
