@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
@@ -56,6 +56,14 @@ NOT_CHECKABLE = (
     "who wrote these files",
 )
 _LONGEST_FRONT = 1_000_000
+_LONGEST_VALUE = 500_000_000  # in ledger.db: the votes of a large run
+_TABLES = """
+SELECT (SELECT count(*) FROM sqlite_master
+        WHERE type = 'table' AND name IN ('charges', 'meta') AND sql NOT LIKE 'CREATE VIRTUAL%'),
+       (SELECT count(*) FROM pragma_table_xinfo('charges') WHERE hidden)
+       + (SELECT count(*) FROM pragma_table_xinfo('meta') WHERE hidden)
+"""
+_MOST_CHARGES, _MOST_STEPS, _STEP = 100_000, 10_000, 1_000  # of ledger.db: rows, and steps of its engine
 _View = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -309,16 +317,39 @@ def _ledger(folder: Path, base: Release) -> list[str]:
     if not path.exists():
         return []
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)) as database:
-            rows = database.execute("SELECT event, count FROM charges").fetchall()
-            name = database.execute("SELECT value FROM meta WHERE name = 'run'").fetchone()
-        charges = [(event_from_json(json.loads(event)), int(count)) for event, count in rows]
+        rows, run = _rows(path)
+        charges = [(event_from_json(json.loads(event)), int(count)) for _, event, count, _ in rows]
     except (sqlite3.Error, *READING) as error:
         return [f"ledger.db: cannot be read ({short(error)})"]
     found = _charges("ledger.db", leaves(base.plan.event), charges)
-    if name is None or name[0] != base.guarantee_id:
+    named = {word for note in base.notes for word in note.split()}
+    lost = [short(key) for key, _, _, state in rows if state != "committed" and key not in named]
+    found += [f"limitations: ledger.db lost {key}, which none names" for key in lost[:MOST_FINDINGS]]
+    if run != base.guarantee_id:
         found.append("guarantee_id: ledger.db is of another run")
     return found
+
+
+def _rows(path: Path) -> tuple[list[tuple[Any, ...]], Any]:
+    """Return key, event, count and state of each charge, and the run, in bounded time and memory.
+
+    Raises:
+        sqlite3.Error: the file is no ledger, or reading it takes too long.
+        ValueError: it is none of ours.
+    """
+    steps, rows, length = count(), [], 0
+    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)) as database:
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+        database.set_progress_handler(lambda: next(steps) >= _MOST_STEPS, _STEP)
+        if database.execute(_TABLES).fetchone() != (2, 0):
+            raise ValueError("charges and meta are no tables of ours")
+        for row in database.execute("SELECT key, event, count, state FROM charges LIMIT ?", (_MOST_CHARGES + 1,)):
+            length += sum(len(str(value)) for value in row)
+            rows.append(row)
+            if len(rows) > _MOST_CHARGES or length > LARGEST_BYTES:
+                raise ValueError(f"more than {_MOST_CHARGES} charges, or too long ones")
+        run = database.execute("SELECT value FROM meta WHERE name = 'run'").fetchone()
+    return rows, None if run is None else run[0]
 
 
 def _charges(file: str, allowed: Counter[DpEvent], charges: list[tuple[DpEvent, int]]) -> list[str]:

@@ -122,8 +122,8 @@ def test_a_metric_scale_is_compared_with_the_events(run):
     folder = run("madlib")
     assert any("epsilon claimed 3" in line for line in edit(folder, put("parameters.metric_dp.scale", 3)).findings)
     assert any("no scale of the" in line for line in edit(folder, put("parameters.metric_dp.scale", 70)).findings)
-    put_twice = lambda facts: facts["output"]["files"].append(facts["output"]["files"][0] | {"path": "data/a.parquet"})
-    assert any("1 releases of words" in line for line in edit(folder, put_twice).findings)
+    more = put("output.files", [{"path": f"data/{name}.parquet", "sha256": "0" * 64} for name in "ab"])
+    assert any("1 releases of words" in line for line in edit(folder, more).findings)
 
 
 def test_bytes_and_files_that_were_added_or_taken_are_found(run):
@@ -215,6 +215,41 @@ def test_charges_beyond_the_plan_are_found(run):
         database.execute("UPDATE charges SET count = 9 WHERE key = 'votes-001'")
         database.commit()
     assert any("accounting.events has 3" in line for line in hf_dpsynth.verify(folder).findings)
+
+
+def test_a_lost_round_is_named(run):
+    folder = run()
+    with closing(sqlite3.connect(folder / "ledger.db")) as database:
+        database.execute("UPDATE charges SET state = 'charged', value = NULL WHERE key = 'votes-002'")
+        database.commit()
+    assert "limitations: ledger.db lost votes-002, which none names" in hf_dpsynth.verify(folder).findings
+    note = "votes-002 was charged and lost when a process stopped; its round was skipped."
+    found = edit(folder, put("limitations", [note]))
+    assert not any("lost" in line and line.startswith("limitations") for line in found.findings)
+
+
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"DROP TABLE charges; CREATE VIEW charges AS {ENDLESS} 'k' AS key, '{{}}' AS event, 1 AS count, 'x' AS state",
+        f"DROP TABLE meta; CREATE VIEW meta AS {ENDLESS} 'run' AS name, x AS value FROM n WHERE x < 0",
+        "ALTER TABLE charges DROP COLUMN state; ALTER TABLE charges ADD COLUMN state AS (hex(zeroblob(9)))",
+        "INSERT INTO charges (key, event, count, about, state, day) "
+        f"{ENDLESS} x, '{{}}', 1, '', 'charged', '' FROM n LIMIT 100001",
+        "UPDATE charges SET event = zeroblob(25000000) WHERE key = 'votes-001'",
+        "UPDATE charges SET count = 'many'",
+        "DROP TABLE charges",
+    ],
+)  # fmt: skip
+def test_a_hostile_ledger_is_a_finding_and_no_endless_work(run, script):
+    folder = run()
+    with closing(sqlite3.connect(folder / "ledger.db")) as database:
+        database.execute("PRAGMA ignore_check_constraints = ON")
+        database.executescript(script)
+    assert any(line.startswith("ledger.db: cannot be read") for line in hf_dpsynth.verify(folder).findings)
 
 
 @pytest.mark.parametrize(
