@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import subprocess
+import sys
 import zlib
 
 import numpy as np
@@ -9,6 +11,7 @@ from datasets import Dataset
 
 WORDS = "good bad film story actor plot slow bright dull music scene great awful fun script cast".split()
 CANARY = "zqprivate"
+ROOT = pathlib.Path(__file__).parents[1]
 
 
 class StubEmbedder:
@@ -77,3 +80,15 @@ def files_with(folder, needle):
     """Every file below a folder whose bytes hold the needle."""
     paths = [pathlib.Path(root, name) for root, _, names in os.walk(folder) for name in names]
     return [path for path in paths if needle.encode() in path.read_bytes()]
+
+
+def race(script, path):
+    """Run a script that prints a number in three processes at once, and add the numbers."""
+    command = [sys.executable, "-c", script, str(path)]
+    racers = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(3)]
+    won = 0
+    for racer in racers:
+        out, err = racer.communicate()
+        assert racer.returncode == 0, err
+        won += int(out)
+    return won

@@ -5,6 +5,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from hf_dpsynth.errors import ConfigError
+
 
 @runtime_checkable
 class TextGenerator(Protocol):
@@ -31,3 +33,15 @@ class Tagger(Protocol):
     def tag(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the universal part-of-speech tags of each text's tokens."""
         ...
+
+
+def check_sampling(max_new_tokens: int, temperature: float) -> None:
+    """Refuse what no generator can sample with.
+
+    Raises:
+        ConfigError: `max_new_tokens` is below 1, or `temperature` is negative, infinite or NaN.
+    """
+    if not max_new_tokens >= 1:
+        raise ConfigError(f"max_new_tokens is {max_new_tokens}; it is at least 1")
+    if not 0 <= temperature < float("inf"):
+        raise ConfigError(f"temperature is {temperature}; it is 0 or a positive number")

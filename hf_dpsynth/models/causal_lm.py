@@ -17,6 +17,7 @@ from hf_dpsynth.devices import Devices, best_dtype
 from hf_dpsynth.errors import AssetError, ConfigError
 from hf_dpsynth.extras import need
 from hf_dpsynth.logging import get_logger, progress_bar
+from hf_dpsynth.models.base import check_sampling
 from hf_dpsynth.models.catalog import model_id, pull
 from hf_dpsynth.models.key_value_cache import growing_cache
 from hf_dpsynth.models.packed_linear import pack_linear_layers
@@ -90,10 +91,7 @@ class CausalLM:
                 model's context leaves. The message names the prompt's number, never its text.
             AssetError: the model could not be fetched.
         """
-        if not max_new_tokens >= 1:
-            raise ConfigError(f"max_new_tokens is {max_new_tokens}; it is at least 1")
-        if not 0 <= temperature < float("inf"):
-            raise ConfigError(f"temperature is {temperature}; it is 0 or a positive number")
+        check_sampling(max_new_tokens, temperature)
         if not prompts:
             return []
         loaded = self._load()

@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from hf_dpsynth.errors import AssetError, ConfigError
 from hf_dpsynth.logging import get_logger
+from hf_dpsynth.models.base import check_sampling
 from hf_dpsynth.models.chat_completion import Asked, Call, Usage
 
 KEY_VARIABLE = "HF_DPSYNTH_ENDPOINT_KEY"
@@ -179,10 +180,7 @@ class Endpoint:
             AssetError: the server refused, or some prompts got no answer within the retries. The answers that came
                 are kept in memory for an equal call.
         """
-        if not max_new_tokens >= 1:
-            raise ConfigError(f"max_new_tokens is {max_new_tokens}; it is at least 1")
-        if not 0 <= temperature < float("inf"):
-            raise ConfigError(f"temperature is {temperature}; it is 0 or a positive number")
+        check_sampling(max_new_tokens, temperature)
         if not prompts:
             return []
         asked = Asked(tuple(prompts), max_new_tokens, temperature, seed)

@@ -1,9 +1,6 @@
 """A budget across runs and processes: reserved before anything runs, never overspent, read without writing."""
 
-import json
 import pathlib
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -15,6 +12,7 @@ from hf_dpsynth.privacy.accounting import rdp_epsilon
 from hf_dpsynth.privacy.budget import PrivacyBudget
 from hf_dpsynth.privacy.ledger import Ledger
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, MultivariateLaplaceDpEvent
+from tests.stubs import race
 
 ROOT = pathlib.Path(__file__).parents[2]
 RUN = SelfComposedDpEvent(DiscreteGaussianDpEvent(10.0), 10)
@@ -183,17 +181,7 @@ RACER = textwrap.dedent("""
 
 def test_concurrent_processes_cannot_overspend(tmp_path):
     path = tmp_path / "b.db"
-    racers = [
-        subprocess.Popen(
-            [sys.executable, "-c", RACER, str(path)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        for _ in range(3)
-    ]
-    won = 0
-    for racer in racers:
-        out, err = racer.communicate()
-        assert racer.returncode == 0, err
-        won += json.loads(out)
+    won = race(RACER, path)
     purse = PrivacyBudget(path, epsilon=2.5 * ALONE, delta=1e-6)
     assert 1 <= won < 12
     assert purse.spent() == pytest.approx(rdp_epsilon(SelfComposedDpEvent(RUN, won), 1e-6))

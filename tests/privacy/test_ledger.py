@@ -1,6 +1,5 @@
 """Charge, draw, commit: killed at every statement, charges never exceed the plan and no value is drawn twice."""
 
-import json
 import os
 import pathlib
 import pickle
@@ -16,6 +15,7 @@ from hf_dpsynth.guarantees import ApproxDP
 from hf_dpsynth.privacy.accounting import epsilon, leaves
 from hf_dpsynth.privacy.ledger import Ledger
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
+from tests.stubs import race
 
 ROOT = pathlib.Path(__file__).parents[2]
 VOTE = DiscreteGaussianDpEvent(3.0)
@@ -200,17 +200,7 @@ RACER = textwrap.dedent("""
 def test_concurrent_processes_never_charge_more_than_the_plan(tmp_path):
     path = tmp_path / "l.db"
     ledger(path).close()
-    racers = [
-        subprocess.Popen(
-            [sys.executable, "-c", RACER, str(path)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        for _ in range(3)
-    ]
-    won = 0
-    for racer in racers:
-        out, err = racer.communicate()
-        assert racer.returncode == 0, err
-        won += json.loads(out)
+    won = race(RACER, path)
     book = ledger(path)
     assert won == len(book.charges()) == 3
     book.close()
