@@ -19,6 +19,8 @@ FLOORS = (
     {"release", "store", "inputs"},
     {"run"},
     {"mechanisms"},
+    {"metrics"},
+    {"downstream"},
     {"publish"},
     {"dataset"},
     {"attach", "demo", "recipe", "doctor"},
