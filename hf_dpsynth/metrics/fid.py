@@ -45,8 +45,8 @@ def fid_infinity(p: np.ndarray, q: np.ndarray, *, num_sizes: int = 4, seed: int 
     """Extrapolate the Fréchet distance to infinitely many rows: a line through FID against 1/n.
 
     The sizes run from a quarter of the smaller set to all of it, evenly in 1/n; the rows of each are a public random
-    subset. The line is right where n is well above d; with n near d or below it FID bends and the intercept is too high.
-    It scatters around 0 for two sets of one law, so it may be negative.
+    subset. The line is right where n is well above d; with n near d or below, the intercept is too high. It scatters
+    around 0 for two sets of one law, so it may be negative.
 
     Args:
         p (`np.ndarray`): embeddings, shape (m, d). Public.

@@ -62,7 +62,7 @@ def test_the_floor_at_384_dimensions_is_the_measured_one(rows, floor):
 
 
 def test_the_extrapolation_is_nearer_to_the_truth_than_the_distance():
-    """Over 20 seeds the error is .00 +- .01 and .00 +- .03, that of FID itself .22: the law has 3 standard deviations."""
+    """Over 20 seeds the error is .00 +- .01 and .00 +- .03, that of FID itself .22: 3 standard deviations of room."""
     scale = np.arange(1, 65) ** -0.25
     for truth, shift in ((0.0, 0.0), (64 * 0.01, 0.1)):
         p, q = gaussian(0, 2000, 64, scale), gaussian(1, 2000, 64, scale, shift)
