@@ -1,4 +1,4 @@
-"""Agreement of two rankings of the same trials: do synthetic data choose the hyper-parameters that real data would?
+"""Agreement of two rankings of the same trials, e.g. of hyper-parameters by synthetic and by real data.
 
 Spearman and Kendall weigh all trials alike; rank-biased overlap weighs the top, which is where one chooses. The seed
 gives 85 % of its weight to the first 25 % of the ranking. Source: Webber, Moffat & Zobel 2010; Kurakin et al. 2023,
@@ -117,8 +117,6 @@ def persistence(num_trials: int, top_fraction: float = 0.25, weight: float = 0.8
         raise ConfigError(f"weight is {weight}; it lies between 0 and 1")
     from scipy.optimize import brentq
 
-    if depth == 1 and prefix_weight(1 - 1e-9, 1) > weight:
-        raise ConfigError(f"weight {weight} is less than the first rank has at any p. Raise top_fraction=.")
     return float(brentq(lambda p: prefix_weight(p, depth) - weight, 1e-9, 1 - 1e-9))
 
 
