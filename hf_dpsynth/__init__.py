@@ -13,7 +13,7 @@ from hf_dpsynth.attach import register, unregister
 from hf_dpsynth.registry import list_mechanisms
 
 if TYPE_CHECKING:
-    from hf_dpsynth import compute, data, models, privacy
+    from hf_dpsynth import compute, data, downstream, metrics, models, privacy
     from hf_dpsynth.dataset import privatize, synthesize
     from hf_dpsynth.mechanisms.planning import plan
     from hf_dpsynth.privacy.budget import PrivacyBudget
@@ -25,9 +25,11 @@ __all__ = [
     "PrivacyBudget",
     "compute",
     "data",
+    "downstream",
     "errors",
     "list_mechanisms",
     "load_privacy",
+    "metrics",
     "models",
     "plan",
     "privacy",
@@ -42,7 +44,9 @@ _LAZY = {
     "PrivacyBudget": "hf_dpsynth.privacy.budget:PrivacyBudget",
     "compute": "hf_dpsynth.compute:",
     "data": "hf_dpsynth.data:",
+    "downstream": "hf_dpsynth.downstream:",
     "load_privacy": "hf_dpsynth.publish.folder:load_privacy",
+    "metrics": "hf_dpsynth.metrics:",
     "models": "hf_dpsynth.models:",
     "plan": "hf_dpsynth.mechanisms.planning:plan",
     "privacy": "hf_dpsynth.privacy:",

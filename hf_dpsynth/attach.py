@@ -1,8 +1,12 @@
-"""The methods on `datasets` classes: `.privatize()`, `.synthesize()` and `.privacy`."""
+"""What importing the package attaches: methods on the classes of `datasets`, and the names of our metrics.
+
+`.privatize()`, `.synthesize()` and `.privacy`, and `evaluate.load("hf_dpsynth/...")`.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.metrics import resolve
 
 if TYPE_CHECKING:
     from hf_dpsynth.release import Release
@@ -38,7 +42,9 @@ def _is_ours(attribute: Any) -> bool:
 
 
 def register() -> None:
-    """Attach `.privatize()`, `.synthesize()` and `.privacy` to the four dataset classes. Idempotent.
+    """Attach `.privatize()`, `.synthesize()` and `.privacy` to the four dataset classes, our metrics to `evaluate`.
+
+    Idempotent.
 
     Raises:
         ConfigError: a class has an attribute of that name that is not ours.
@@ -54,10 +60,12 @@ def register() -> None:
     for cls in _classes():
         for name, method in methods.items():
             setattr(cls, name, method)
+    resolve.install()
 
 
 def unregister() -> None:
-    """Take our attributes off the dataset classes again. Idempotent."""
+    """Take our attributes off the dataset classes, and our metrics off `evaluate`, again. Idempotent."""
+    resolve.uninstall()
     for cls in _classes():
         for name in ("privatize", "synthesize", "privacy"):
             if name in vars(cls) and _is_ours(vars(cls)[name]):
