@@ -1,64 +1,15 @@
-"""The command line `hf-dpsynth`: verbs without logic of their own.
+"""Verbs that plan and run: plan, run, privatize, synthesize."""
 
-Exit codes: 0 done, 1 failed or not verified, 2 configuration or usage, 130 interrupted. Errors take one line;
-`HF_DPSYNTH_DEBUG=1` shows the traceback. Nothing is reported to anybody.
-"""
-
-import os
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hf_dpsynth.errors import ConfigError, HfDpsynthError
+from hf_dpsynth.cli.console import app, event_line, say
+from hf_dpsynth.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
-
     from hf_dpsynth.recipe import Recipe
-
-app = typer.Typer(
-    name="hf-dpsynth",
-    help="Private text made usable inside the Hugging Face ecosystem.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-models_app = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
-app.add_typer(models_app, name="models", help="List the models of the catalogue, or fetch one.")
-
-_ClickError: type[Exception] = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
-
-
-def say(text: str) -> None:
-    """Print a line that every console can show: what it cannot is escaped."""
-    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-    typer.echo(text.encode(encoding, "backslashreplace").decode(encoding))
-
-
-def _table(rows: list[tuple[str, ...]]) -> None:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-@app.callback(invoke_without_command=True)
-def root(context: typer.Context) -> None:
-    """Private text made usable inside the Hugging Face ecosystem."""
-    if context.invoked_subcommand is None:
-        say(context.get_help())
-        raise typer.Exit(2)
-
-
-@app.command("list")
-def list_verb() -> None:
-    """List the mechanisms with their guarantee and source."""
-    from hf_dpsynth.registry import list_mechanisms
-
-    _table([("name", "kind", "guarantee", "source"), *list_mechanisms()])
-
 
 RecipeFile = Annotated[Path, typer.Argument(metavar="RECIPE", help="A YAML file.", show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="Set one value of the recipe.")]
@@ -76,20 +27,13 @@ def plan_verb(recipe: RecipeFile, assign: Set = None) -> None:
         say(f"noise multiplier: {plan.noise_multiplier:.6g}")
     say(f"guarantee: {plan.guarantee.statement()}")
     for leaf, count in leaves(plan.event).items():
-        say(f"event: {count} x {_event(leaf)}")
+        say(f"event: {count} x {event_line(leaf)}")
     if plan.cost is not None:
         say(
             f"cost: at most {plan.cost.lm_calls} prompts, {plan.cost.tokens} tokens, {plan.cost.embeddings} embeddings"
         )
     for warning in plan.warnings:
         say(f"warning: {warning}")
-
-
-def _event(event: "DpEvent") -> str:
-    """Return an event as its name and numbers."""
-    numbers = getattr(event, "__dict__", {})
-    shown = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if isinstance(value, float))
-    return type(event).__name__.removesuffix("DpEvent") + (f", {shown}" if shown else "")
 
 
 @app.command("run")
@@ -228,142 +172,3 @@ def _value(text: str, flag: str, brackets: str) -> Any:
 
     bare = brackets and not text.lstrip().startswith(("[", "{"))
     return parse(f"{brackets[0]}{text}{brackets[1]}" if bare else text, flag)
-
-
-@app.command("data")
-def data_verb(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of the catalogue, e.g. movie.")],
-) -> None:
-    """Fetch a data set of the catalogue and show its splits."""
-    from hf_dpsynth import data
-
-    for split, rows in data.load(name).items():
-        say(f"{name}/{split}: {len(rows)} rows, {rows.features}")
-
-
-@models_app.callback(invoke_without_command=True)
-def models_verb(context: typer.Context) -> None:
-    """List the models of the catalogue."""
-    if context.invoked_subcommand is not None:
-        return
-    from hf_dpsynth.models import catalog
-
-    rows = [(asset.name, asset.kind, asset.licence, asset.source) for asset in catalog.models()]
-    _table([("name", "kind", "licence", "source"), *rows])
-
-
-@models_app.command("pull")
-def pull_verb(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A short name, a Hub id or a local path.")],
-) -> None:
-    """Fetch a model and print its folder."""
-    from hf_dpsynth import models
-
-    say(models.pull(name))
-
-
-RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or a folder with privacy.json.")]
-
-
-@app.command("card")
-def card_verb(run: RunFolder) -> None:
-    """Print the card of a run."""
-    import hf_dpsynth
-
-    say(hf_dpsynth.load_privacy(run).card())
-
-
-@app.command("verify")
-def verify_verb(run: RunFolder) -> None:
-    """Check schema, accounting and files of a run; exit 1 if wrong."""
-    import hf_dpsynth
-
-    found = hf_dpsynth.verify(run)
-    for what in ("schema", "accounting_recomputed", "files_match"):
-        say(f"{what.replace('_', ' ')}: {'yes' if getattr(found, what) else 'no'}")
-    for line in found.findings:
-        say(f"wrong: {line}")
-    for line in found.not_checkable:
-        say(f"not checkable: {line}")
-    if not found.ok:
-        raise typer.Exit(1)
-
-
-@app.command("ledger")
-def ledger_verb(budget: Annotated[Path, typer.Argument(metavar="BUDGET.db", help="A budget's file.")]) -> None:
-    """Show limits, runs, spent and remaining of a budget."""
-    from hf_dpsynth.privacy.accounting import leaves
-    from hf_dpsynth.privacy.budget import PrivacyBudget
-
-    found = PrivacyBudget.open(budget)
-    say(
-        f"limits: epsilon {found.epsilon:.6g}, delta {found.delta:.3g}, unit {found.unit}, {found.adjacency} adjacency"
-    )
-    for mechanism, state, day, event in found.runs():
-        events = "; ".join(f"{count} x {_event(leaf)}" for leaf, count in leaves(event).items())
-        say(f"run: {mechanism}, {state}, {day}: {events or 'nothing'}")
-    say(f"spent: epsilon {found.spent():.6g}")
-    say(f"remaining: epsilon {found.remaining():.6g}")
-
-
-@app.command("doctor")
-def doctor_verb(
-    network: Annotated[bool, typer.Option("--network", help="Also ask whether the Hub can be reached.")] = False,
-) -> None:
-    """Show versions, threads, models and cache, and what to do."""
-    from hf_dpsynth.doctor import examine
-
-    for line in examine(network=network):
-        say(f"{line.what}: {line.found}" + (f" -> {line.todo}" if line.todo else ""))
-
-
-def call(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
-
-    Args:
-        arguments (`Sequence[str]`, *optional*): the words after `hf-dpsynth`; those of the process when missing.
-    Returns:
-        `int`: 0, 1, 2 or 130; what went wrong stands on standard error, on one line.
-    """
-    try:
-        code = app(args=arguments, prog_name="hf-dpsynth", standalone_mode=False)
-    except Exception as error:  # the last door: a stranger's message may hold private text
-        if os.environ.get("HF_DPSYNTH_DEBUG"):
-            raise
-        code, line = _explained(error)
-        _complain(line)
-    else:
-        code = code if isinstance(code, int) else 0
-        if code == 130:
-            _complain("interrupted; a run with --out continues when it is called again.")
-    return code
-
-
-def _explained(error: Exception) -> tuple[int, str]:
-    """Return the exit code and the line for an error."""
-    if isinstance(error, HfDpsynthError):
-        return (2 if isinstance(error, ConfigError) else 1), str(error)
-    if isinstance(error, _ClickError):
-        return 2, f"{error.format_message().rstrip('.')}. See --help."  # type: ignore[attr-defined]
-    if isinstance(error, OSError) and error.strerror:
-        return 1, f"{error.filename or 'a file'}: {error.strerror}"
-    return 1, f"failed with {type(error).__name__}; HF_DPSYNTH_DEBUG=1 shows where, and may show private text."
-
-
-def _complain(line: str) -> None:
-    encoding = getattr(sys.stderr, "encoding", None) or "ascii"
-    text = f"hf-dpsynth: {' '.join(line.split())}\n"
-    sys.stderr.write(text.encode(encoding, "backslashreplace").decode(encoding))
-
-
-def main() -> None:
-    """Run the command line as a process, without any progress bar where those of `datasets` are switched off."""
-    if os.environ.get("HF_DATASETS_DISABLE_PROGRESS_BARS", "").upper() in {"1", "ON", "YES", "TRUE"}:
-        from huggingface_hub.utils.tqdm import disable_progress_bars
-
-        disable_progress_bars()
-    sys.exit(call())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,37 @@
+"""The application that the verbs hang on, and how they print."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+app = typer.Typer(
+    name="hf-dpsynth",
+    help="Private text made usable inside the Hugging Face ecosystem.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def say(text: str) -> None:
+    """Print a line that every console can show: what it cannot is escaped."""
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    typer.echo(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def say_table(rows: list[tuple[str, ...]]) -> None:
+    """Print rows in columns."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def event_line(event: "DpEvent") -> str:
+    """Return an event as its name and numbers."""
+    numbers = getattr(event, "__dict__", {})
+    shown = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if isinstance(value, float))
+    return type(event).__name__.removesuffix("DpEvent") + (f", {shown}" if shown else "")
