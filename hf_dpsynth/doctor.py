@@ -21,6 +21,10 @@ _PACKAGES = (
     ("sentence-transformers", "models"),
     ("accelerate", "models"),
     ("spacy", "tagger"),
+    ("evaluate", "metrics"),
+    ("scikit-learn", "metrics"),
+    ("pot", "metrics"),
+    ("matplotlib", "metrics"),
 )
 _HUB_SECONDS = 5.0
 

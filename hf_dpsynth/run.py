@@ -1,6 +1,7 @@
 """A run: the four things a mechanism is handed besides its data, and what opens them. Resist a fifth."""
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,10 +72,13 @@ def opened(
             guarantee=plan.guarantee,
             pins={"plan": plan.digest(), "data": commitment},
         )
+        start, was_finished = time.perf_counter(), ledger.finished
         try:
             _reserve(budget, plan, ledger, store, fresh=fresh)
             yield ledger, store
         finally:
+            if not was_finished:
+                store.add_time(time.perf_counter() - start)
             # a run in memory cannot resume: what it did not spend goes back also after an error
             if budget is not None and (ledger.finished or not store.kept):
                 budget.settle(ledger.run_id, ledger.spent())

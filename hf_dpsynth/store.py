@@ -171,6 +171,12 @@ class Store:
         partial.replace(path)
         _sync(path.parent)
 
+    def add_time(self, seconds: float) -> None:
+        """Note how long a start of the run took, in RUN.private/: run time follows the number of private records."""
+        if self.kept:
+            with (self.private_folder() / "times.jsonl").open("a", encoding="ascii") as handle:
+                handle.write(json.dumps({"seconds": round(seconds, 3)}) + "\n")
+
     def discard(self) -> None:
         """Take back what a first start wrote, when it was refused before anything was charged."""
         for name in ("plan.json", "ledger.db"):

@@ -23,7 +23,7 @@ FLOORS = (
     {"downstream"},
     {"publish"},
     {"dataset"},
-    {"attach", "demo", "recipe", "doctor"},
+    {"attach", "demo", "recipe", "doctor", "evaluation"},
     {"cli", "__init__"},
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

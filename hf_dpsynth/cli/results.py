@@ -1,11 +1,11 @@
-"""Verbs on what a run left: card, verify, ledger."""
+"""Verbs on what a run left: card, verify, ledger, evaluate."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hf_dpsynth.cli.console import app, event_line, say
+from hf_dpsynth.cli.console import app, event_line, say, say_table
 
 RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or a folder with privacy.json.")]
 
@@ -49,3 +49,45 @@ def ledger_verb(budget: Annotated[Path, typer.Argument(metavar="BUDGET.db", help
         say(f"run: {mechanism}, {state}, {day}: {events or 'nothing'}")
     say(f"spent: epsilon {found.spent():.6g}")
     say(f"remaining: epsilon {found.remaining():.6g}")
+
+
+@app.command("evaluate")
+def evaluate_verb(
+    synthetic: Annotated[
+        str, typer.Option(metavar="A", help="A run directory, file, folder or Hub id.", show_default=False)
+    ],
+    real: Annotated[
+        str | None, typer.Option(metavar="B", help="The real texts; without them metrics of one set are computed.")
+    ] = None,
+    metrics: Annotated[str | None, typer.Option(metavar="m,n", help="Which metrics: a,b.")] = None,
+    embedder: Annotated[str, typer.Option(help="A model: short name, Hub id or path.")] = "minilm",
+    text_column: Annotated[str | None, typer.Option(help="The column of text.")] = None,
+    split: Annotated[str | None, typer.Option(help="The split of the real data.")] = None,
+    seed: Annotated[int, typer.Option(help="The seed of public randomness.")] = 0,
+    output: Annotated[Path | None, typer.Option(metavar="FILE.json", help="A file for the figures.")] = None,
+) -> None:
+    """Compare synthetic with real texts, each score beside its floor."""
+    from hf_dpsynth.evaluation import evaluate
+    from hf_dpsynth.metrics.suite import DEFAULT
+
+    found = evaluate(
+        synthetic,
+        real,
+        metrics=DEFAULT if metrics is None else [name.strip() for name in metrics.split(",")],
+        embedder=embedder,
+        text_column=text_column,
+        split=split,
+        seed=seed,
+    )
+    say_table(found.table())
+    for name, result in found.results.items():
+        for limit in result.get("limits", ()):
+            say(f"{name}: {limit}")
+    if output is not None:
+        output.write_text(found.to_json(), encoding="utf-8")
+    if found.uses_private_data:
+        say("These figures read real texts: no guarantee covers them. Do not publish them with the run.")
+    if found.path is not None:
+        say(f"kept in {found.path}")
+    if any("error" in result for result in found.results.values()):
+        raise typer.Exit(1)

@@ -1,0 +1,204 @@
+"""Evaluation of a run or a file: what `hf-dpsynth evaluate` does, and where its figures stay.
+
+Figures that read real texts are covered by no guarantee. They go to RUN.private/, beside the run and never into it.
+"""
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hf_dpsynth import columns, inputs
+from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.metrics import load, suite
+from hf_dpsynth.metrics.base import Metric, Result
+from hf_dpsynth.models import load_embedder
+from hf_dpsynth.models.assets import cache_folder
+from hf_dpsynth.models.base import Embedder
+from hf_dpsynth.plans import Plan
+from hf_dpsynth.store import Store, write_whole
+
+FILE = "evaluation.json"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found.
+
+    Args:
+        results (`dict[str, dict]`): the result of each metric by its name. As sensitive as the real texts.
+        uses_private_data (`bool`): whether real texts were read that are not public.
+        embedder (`str`): the public name of the model that embedded.
+        created (`str`): the UTC date.
+        path (`Path`, *optional*): the file in RUN.private/ that holds it.
+    """
+
+    results: dict[str, Result]
+    uses_private_data: bool
+    embedder: str
+    created: str
+    path: Path | None = None
+
+    def to_json(self) -> str:
+        """Return the evaluation as JSON. As sensitive as the real texts."""
+        values = {name: getattr(self, name) for name in ("results", "uses_private_data", "embedder", "created")}
+        return json.dumps(values, indent=1, allow_nan=False) + "\n"
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Return a header and a row for each metric, as text: score, range, floor, floor's range, rows, better."""
+        rows: list[tuple[str, ...]] = [("metric", "score", "range", "floor", "floor range", "rows", "better")]
+        for name, result in self.results.items():
+            if "error" in result:
+                rows.append((name, "-", "-", "-", "-", "-", result["error"]))
+                continue
+            better = load(name).higher_is_better
+            rows.append(
+                (
+                    name,
+                    *(_shown(result.get(name if name in result else f"{name}_mean"))),
+                    _range(result.get(f"{name}_interval")),
+                    *(_shown(result.get(f"{name}_floor", result.get(f"references_{name}")))),
+                    _range(result.get(f"{name}_floor_interval")),
+                    str(result.get("num_rows", "-")),
+                    "-" if better is None else "higher" if better else "lower",
+                )
+            )
+        return rows
+
+
+def _shown(value: Any) -> tuple[str]:
+    return ("-" if value is None else f"{value:.4g}",)
+
+
+def _range(interval: Any) -> str:
+    return "-" if interval is None else f"{interval[0]:.4g} to {interval[1]:.4g}"
+
+
+def evaluate(
+    synthetic: str | os.PathLike[str],
+    real: str | os.PathLike[str] | None = None,
+    *,
+    metrics: Sequence[str | Metric] = suite.DEFAULT,
+    embedder: str | Embedder = "minilm",
+    text_column: str | None = None,
+    split: str | None = None,
+    seed: int = 0,
+) -> Evaluation:
+    """Compare synthetic with real texts, and keep the figures of a run in RUN.private/.
+
+    Args:
+        synthetic (`str` or path): a run directory, a file, a folder of files, a Hub id or a catalogue name. Public.
+        real (`str` or path, *optional*): the real texts, from any of these; without them only metrics of one set
+            are computed. Sensitive.
+        metrics (`Sequence` of `str` or `Metric`): which metrics.
+        embedder (`str` or object with `.embed`): the model of the embedding metrics.
+        text_column (`str`, *optional*): the column of text of both; that of the plan, or the only one, when missing.
+        split (`str`, *optional*): the split of the real data; `train`, or the only one, when missing.
+        seed (`int`): the seed of public randomness.
+    Returns:
+        `Evaluation`: the figures. As sensitive as the real texts.
+    Raises:
+        ConfigError: an input cannot be read, or an unknown metric.
+    """
+    folder = Path(synthetic)
+    plan = plan_of(folder)
+    column = text_column or (None if plan is None else plan.text_column)
+    made = texts_of(folder / "data" if plan is not None else synthetic, column, None)
+    held = None if real is None else texts_of(real, text_column, split, also=column)
+    model = load_embedder(embedder)
+    results = suite.compare(
+        made,
+        held,
+        metrics=metrics,
+        embedder=model,
+        seed=seed,
+        cache=cache_folder() / "embeddings.db" if plan is not None and _is_private(plan) else None,
+    )
+    found = Evaluation(
+        results,
+        uses_private_data=real is not None,
+        embedder=getattr(model, "id", type(model).__qualname__),
+        created=datetime.now(UTC).date().isoformat(),
+    )
+    if plan is None:
+        return found
+    path = Store(folder).private_folder() / FILE
+    write_whole(path, found.to_json().encode(), mode=0o600)
+    return replace(found, path=path)
+
+
+def held(folder: str | os.PathLike[str]) -> Evaluation | None:
+    """Return the evaluation that RUN.private/ holds, or None. Sensitive.
+
+    Args:
+        folder (`str` or path): the run directory.
+    Raises:
+        ConfigError: the file is none that `evaluate` writes.
+    """
+    path = Path(f"{os.fspath(folder).rstrip('/')}.private", FILE)
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Evaluation(
+            dict(found["results"]), bool(found["uses_private_data"]), str(found["embedder"]), found["created"], path
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is none that hf-dpsynth evaluate writes. Remove it, and evaluate again.") from error
+
+
+def plan_of(folder: Path) -> Plan | None:
+    """Return the plan of a run directory, or None where a path is none.
+
+    Raises:
+        ConfigError: there is a plan of another version.
+    """
+    path = folder / "plan.json"
+    if not path.is_file():
+        return None
+    try:
+        return Plan.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is not a plan of this version.") from error
+
+
+def _is_private(plan: Plan) -> bool:
+    """Return whether a plan gives its rows any privacy: rows without it are the private texts again."""
+    return not plan.insecure_noise and math.isfinite(getattr(plan.guarantee, "epsilon", 0.0))
+
+
+def texts_of(
+    source: str | os.PathLike[str], text_column: str | None, split: str | None, *, also: str | None = None
+) -> list[str]:
+    """Return the texts of an input; missing values are left out. As sensitive as the input.
+
+    Args:
+        source (`str` or path): a file, a folder of files, a Hub id or a catalogue name.
+        text_column (`str`, *optional*): the column of text; the only one when missing.
+        split (`str`, *optional*): the split; `train`, or the only one, when missing.
+        also (`str`, *optional*): a column to take, where it exists, when `text_column` is missing.
+    Raises:
+        ConfigError: the input cannot be read, has no such column, or several splits to choose from.
+    """
+    if also is None:
+        inputs.check_headed(source, text_column)
+    loaded = inputs.load_input(source, text_column=text_column or also)
+    data = _one(loaded, split, source)
+    asked = text_column or (also if also in data.features else None)
+    column = columns.text_column(data.features, asked)
+    return [text for text in columns.read_texts(data, column) if text is not None]
+
+
+def _one(loaded: Any, split: str | None, source: str | os.PathLike[str]) -> Any:
+    if not isinstance(loaded, dict):
+        if split not in (None, "train"):
+            raise ConfigError(f"split {split!r} does not exist in {os.fspath(source)!r}; it has train.")
+        return loaded
+    wanted = split or ("train" if "train" in loaded or len(loaded) > 1 else next(iter(loaded)))
+    if wanted not in loaded:
+        raise ConfigError(f"split {wanted!r} does not exist in {os.fspath(source)!r}; it has {', '.join(loaded)}.")
+    return loaded[wanted]

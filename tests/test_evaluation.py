@@ -1,0 +1,99 @@
+"""`evaluate` on runs and files, as a function and as a verb."""
+
+import json
+import pathlib
+
+import pytest
+
+from hf_dpsynth import evaluation
+from hf_dpsynth.cli import call
+from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.models import assets
+from tests.stubs import CANARY, StubEmbedder, files_with, reviews, synth
+
+METRICS = ["ngram", "length", "distinct_n"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    reviews(40).to_json("real.jsonl")
+    pathlib.Path("made.csv").write_text("text\n" + "\n".join(f"good film {i % 5}" for i in range(20)))
+    return tmp_path
+
+
+def test_a_run_is_compared_and_its_figures_stay_in_the_private_folder(files):
+    synth(out="run")
+    before = {path.name for path in pathlib.Path("run").iterdir()}
+    found = evaluation.evaluate("run", "real.jsonl", metrics=[*METRICS, "fid"], embedder=StubEmbedder())
+    assert found.path == pathlib.Path("run.private/evaluation.json").absolute()
+    assert found.path.stat().st_mode & 0o777 == 0o600
+    assert {path.name for path in pathlib.Path("run").iterdir()} == before
+    assert files_with("run.private", CANARY) == [] == files_with("run", CANARY)
+    again = evaluation.held("run")
+    assert again.results["fid"]["fid"] == found.results["fid"]["fid"] and again.embedder.endswith("StubEmbedder")
+    assert found.results["fid"]["uses_private_data"] is True
+
+
+def test_files_are_compared_without_a_run(files):
+    found = evaluation.evaluate("made.csv", "real.jsonl", metrics=METRICS, text_column="text")
+    assert found.path is None and set(found.results) == set(METRICS) and found.uses_private_data
+    alone = evaluation.evaluate("made.csv", metrics=METRICS, text_column="text")
+    assert set(alone.results) == {"length", "distinct_n"} and not alone.uses_private_data
+
+
+def test_only_texts_with_a_guarantee_reach_the_cache(files, monkeypatch):
+    monkeypatch.setenv("HF_DPSYNTH_CACHE", str(files / "cache"))
+
+    class Named(StubEmbedder):
+        id = "stub"
+
+    synth(out="run")
+    evaluation.evaluate("run", "real.jsonl", metrics=["fid"], embedder=Named())
+    assert (assets.cache_folder() / "embeddings.db").exists()
+    assert files_with(files / "cache", CANARY) == []
+    (files / "cache" / "embeddings.db").unlink()
+    synth(out="open", epsilon=float("inf"), delta=None, num_rows=12)
+    evaluation.evaluate("open", "real.jsonl", metrics=["fid"], embedder=Named())
+    evaluation.evaluate("made.csv", "real.jsonl", metrics=["fid"], embedder=Named(), text_column="text")
+    assert not (files / "cache" / "embeddings.db").exists()
+
+
+def test_the_verb_prints_scores_beside_floors_and_writes_json(files, capsys):
+    flags = "--synthetic made.csv --real real.jsonl --text-column text --metrics ngram,distinct_n"
+    code = call(["evaluate", *flags.split(), "--output", "figures.json"])
+    out = capsys.readouterr().out
+    assert code == 0 and "floor" in out and "ngram" in out and "no guarantee covers them" in out
+    found = json.loads(pathlib.Path("figures.json").read_text())
+    assert set(found["results"]) == {"ngram", "distinct_n"} and CANARY not in json.dumps(found)
+
+
+def test_what_goes_wrong_takes_one_line_and_an_exit_code(files, capsys):
+    assert call(["evaluate", "--synthetic", "made.csv", "--real", "real.jsonl"]) == 2  # CSV names no text column
+    assert call(["evaluate", "--synthetic", "made.csv", "--text-column", "text", "--metrics", "mauvee"]) == 2
+    assert "did you mean 'mauve'" in capsys.readouterr().err
+    pathlib.Path("one.csv").write_text("text\nalone\n")
+    code = call("evaluate --synthetic one.csv --real real.jsonl --text-column text --metrics ngram".split())
+    assert code == 1 and "needs 2 synthetic" in capsys.readouterr().out
+
+
+def test_splits_and_columns_that_do_not_exist_are_refused(files):
+    with pytest.raises(ConfigError, match="has train"):
+        evaluation.evaluate("made.csv", "real.jsonl", metrics=METRICS, text_column="text", split="test")
+    with pytest.raises(ConfigError, match="does not exist"):
+        evaluation.evaluate("made.csv", "real.jsonl", metrics=METRICS, text_column="body")
+
+
+def test_a_broken_file_of_figures_is_refused():
+    synth(out="run")
+    assert evaluation.held("run") is None
+    pathlib.Path("run.private/evaluation.json").write_text("[]")
+    with pytest.raises(ConfigError, match="none that hf-dpsynth evaluate writes"):
+        evaluation.held("run")
+
+
+def test_a_run_notes_its_time_beside_it_and_never_in_it():
+    synth(out="run")
+    first = pathlib.Path("run.private/times.jsonl").read_text()
+    assert json.loads(first)["seconds"] > 0 and files_with("run", "seconds") == []
+    synth(out="run")
+    assert pathlib.Path("run.private/times.jsonl").read_text() == first
