@@ -80,7 +80,7 @@ def _range(interval: Any) -> str:
 
 def evaluate(
     synthetic: str | os.PathLike[str],
-    real: str | os.PathLike[str] | None = None,
+    real: str | os.PathLike[str] | Sequence[str] | None = None,
     *,
     metrics: Sequence[str | Metric] = suite.DEFAULT,
     embedder: str | Embedder = "minilm",
@@ -92,8 +92,8 @@ def evaluate(
 
     Args:
         synthetic (`str` or path): a run directory, a file, a folder of files, a Hub id or a catalogue name. Public.
-        real (`str` or path, *optional*): the real texts, from any of these; without them only metrics of one set
-            are computed. Sensitive.
+        real (`str`, path or `Sequence[str]`, *optional*): the real texts, from any of these or as a list; without
+            them only metrics of one set are computed. Sensitive.
         metrics (`Sequence` of `str` or `Metric`): which metrics.
         embedder (`str` or object with `.embed`): the model of the embedding metrics.
         text_column (`str`, *optional*): the column of text of both; that of the plan, or the only one, when missing.
@@ -108,7 +108,10 @@ def evaluate(
     plan = plan_of(folder)
     column = text_column or (None if plan is None else plan.text_column)
     made = texts_of(folder / "data" if plan is not None else synthetic, column, None)
-    held = None if real is None else texts_of(real, text_column, split, also=column)
+    if real is None or not isinstance(real, (str, os.PathLike)):
+        held = None if real is None else list(real)
+    else:
+        held = texts_of(real, text_column, split, also=column)
     model = load_embedder(embedder)
     results = suite.compare(
         made,

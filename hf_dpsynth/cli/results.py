@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from hf_dpsynth.cli.console import app, event_line, say, say_table
+from hf_dpsynth.metrics import list_metrics
 
 RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or a folder with privacy.json.")]
 
@@ -59,7 +60,7 @@ def evaluate_verb(
     real: Annotated[
         str | None, typer.Option(metavar="B", help="The real texts; without them metrics of one set are computed.")
     ] = None,
-    metrics: Annotated[str | None, typer.Option(metavar="m,n", help="Which metrics: a,b.")] = None,
+    metrics: Annotated[str | None, typer.Option(metavar="m,n", help=f"Which of {', '.join(list_metrics())}.")] = None,
     embedder: Annotated[str, typer.Option(help="A model: short name, Hub id or path.")] = "minilm",
     text_column: Annotated[str | None, typer.Option(help="The column of text.")] = None,
     split: Annotated[str | None, typer.Option(help="The split of the real data.")] = None,

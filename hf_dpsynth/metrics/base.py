@@ -6,14 +6,13 @@ same number of rows, over several public splits, and says which rows it could no
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.models.base import Embedder
 from hf_dpsynth.privacy.keys import public_generator
 from hf_dpsynth.registry import closest
 
@@ -133,6 +132,8 @@ class TwoSampleMetric(Metric):
         """
         if not num_splits >= 1:
             raise ConfigError(f"num_splits is {num_splits}; it is at least 1")
+        if holdout is not None and not len(holdout):
+            raise ConfigError("holdout= is empty; pass real texts, or leave it out to split the references")
         splits = Splits(len(predictions), len(references), num_splits, seed, 0 if holdout is None else len(holdout))
         self._check(splits, holdout is not None)
         scores, floors = [], []
@@ -210,7 +211,3 @@ def check_texts(texts: Any, what: str) -> list[str]:
             f"{what}= holds a value of type {type(wrong).__name__}; every row must be a text. Drop missing values."
         )
     return rows
-
-
-Embed = Callable[[Sequence[str], str], np.ndarray]
-__all__ = ["Embed", "Embedder", "Metric", "Result", "Splits", "TwoSampleMetric", "check_texts"]

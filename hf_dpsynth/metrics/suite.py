@@ -9,14 +9,13 @@ import numpy as np
 
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import progress_bar
-from hf_dpsynth.metrics import list_metrics, load
+from hf_dpsynth.metrics import load
 from hf_dpsynth.metrics.base import Metric, Result, check_texts
 from hf_dpsynth.metrics.embedding import embed
 from hf_dpsynth.models import load_embedder
 from hf_dpsynth.models.base import Embedder
 
 DEFAULT = ("mauve", "fid", "mmd", "wasserstein", "prdc", "ngram", "length", "vendi", "self_bleu", "distinct_n")
-_NO_TEXTS = ("rank_agreement",)
 
 
 def compare(
@@ -37,7 +36,8 @@ def compare(
         predictions (`Sequence[str]`): synthetic texts. Public.
         references (`Sequence[str]`, *optional*): real texts; without them only metrics of one set are computed.
             Sensitive.
-        metrics (`Sequence` of `str` or `Metric`): names, or metrics with options of their own.
+        metrics (`Sequence` of `str` or `Metric`): names, or metrics with options of their own. `rank_agreement`
+            reads the texts as numbers.
         embedder (`str` or object with `.embed`): the model of all embedding metrics.
         holdout (`Sequence[str]`, *optional*): further real texts for the floors. Sensitive.
         num_splits (`int`): public random halves that scores and floors are averaged over.
@@ -104,10 +104,6 @@ def call(metric: Metric, **arguments: Any) -> Result:
 
 
 def _check_names(names: list[str]) -> None:
-    wrong = next((name for name in names if name in _NO_TEXTS), None)
-    if wrong is not None:
-        texts = [name for name in list_metrics() if name not in _NO_TEXTS]
-        raise ConfigError(f"{wrong} compares scores, not texts. Metrics of texts: {', '.join(texts)}.")
     if not names or len(set(names)) != len(names):
         raise ConfigError(f"metrics= names {len(names)} metrics, {len(set(names))} of them distinct; name each once")
 

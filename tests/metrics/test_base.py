@@ -85,6 +85,8 @@ def test_an_unknown_option_or_metric_names_the_closest():
         metrics.load("ngram", num_bin=3)
     with pytest.raises(ConfigError, match="did you mean 'mauve'"):
         metrics.load("mauv")
+    with pytest.raises(ConfigError, match="holdout= is empty"):
+        MeanGap().compare(np.zeros(9), np.zeros(9), holdout=np.zeros(0))
     with pytest.raises(ConfigError, match="num_splits is 0"):
         MeanGap().compare(np.zeros(9), np.zeros(9), num_splits=0)
 

@@ -37,9 +37,13 @@ def test_a_metric_that_cannot_be_computed_says_why_and_the_others_go_on():
 def test_metrics_with_options_of_their_own_and_names_that_are_none():
     found = compare(MADE, REAL, metrics=[metrics.load("distinct_n", max_n=5)])
     assert "distinct_n_5" in found["distinct_n"]
-    with pytest.raises(ConfigError, match="compares scores"):
-        compare(MADE, REAL, metrics=["rank_agreement"])
     with pytest.raises(ConfigError, match="each once"):
         compare(MADE, REAL, metrics=["ngram", "ngram"])
     with pytest.raises(ConfigError, match="unknown"):
         compare(MADE, REAL, metrics=["bleurt"])
+
+
+def test_rankings_are_read_as_numbers():
+    found = compare(["0.1", "0.3", "0.2", "0.4"], ["1", "3", "2", "4"], metrics=["rank_agreement"])
+    assert found["rank_agreement"]["kendall"] == 1
+    assert "numbers" in compare(MADE, REAL, metrics=["rank_agreement"])["rank_agreement"]["error"]
