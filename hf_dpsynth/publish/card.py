@@ -23,7 +23,7 @@ _YAML_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan
 _FENCE = "---"
 _SPLIT = re.compile(r"data/(.+)-\d{5}-of-\d{5}\.parquet")
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-_ADJACENCY = {
+ADJACENCY = {
     "add_remove": "neighbouring data sets differ by one record that is there or not",
     "zero_out": "neighbouring data sets have the same public number of records, and one record counts for nothing",
     "replace_one": "neighbouring data sets differ in the value of one unit",
@@ -68,14 +68,14 @@ def render(facts: dict[str, Any]) -> str:
     return environment.from_string(template).render(
         facts=facts,
         front_matter=Markup(_front_matter(facts)),
-        title=_title(facts),
-        sentence=_sentence(facts),
-        cumulative=_cumulative(facts),
+        title=title(facts),
+        sentence=sentence(facts),
+        cumulative=cumulative(facts),
         epsilon=number(facts["parameters"]["epsilon"]),
         delta=number(facts["parameters"]["delta"]),
         metric=metric,
         scale=None if metric is None else number(metric["scale"]),
-        adjacency=_ADJACENCY[facts["adjacency"]],
+        adjacency=ADJACENCY[facts["adjacency"]],
         number=number,
         drawn=facts["mechanisms"][0]["backend"] != "none",
         load=_load(facts),
@@ -93,7 +93,7 @@ def claims(text: str, facts: dict[str, Any]) -> bool:
     }
     stated = {start: [line.removeprefix(start) for line in lines if line.startswith(start)] for start in rows}
     fits = all(len(found) == 1 and found[0].startswith(rows[start]) for start, found in stated.items())
-    return fits and _escaped(_sentence(facts)) in lines
+    return fits and _escaped(sentence(facts)) in lines
 
 
 def number(value: Any) -> str:
@@ -152,7 +152,7 @@ def front_matter(facts: dict[str, Any]) -> dict[str, Any]:
     rows = facts["output"]["n_records"]
     parameters = facts["parameters"]
     return {
-        "pretty_name": _title(facts),
+        "pretty_name": title(facts),
         "tags": [*tags, *(mechanism["name"] for mechanism in facts["mechanisms"])],
         "size_categories": [next((name for limit, name in _SIZES if rows < limit), "n>1M")],
         **({"configs": [{"config_name": "default", "data_files": splits}]} if splits else {}),
@@ -174,12 +174,13 @@ def _front_matter(facts: dict[str, Any]) -> str:
     return text.replace(_FENCE, r"\x2d\x2d\x2d")
 
 
-def _title(facts: dict[str, Any]) -> str:
+def title(facts: dict[str, Any]) -> str:
+    """Return what the rows are and what made them."""
     kind = "Synthetic" if is_synthetic(facts) else "Privatized"
     return f"{kind} text made with {', '.join(mechanism['name'] for mechanism in facts['mechanisms'])}"
 
 
-def _sentence(facts: dict[str, Any]) -> str:
+def sentence(facts: dict[str, Any]) -> str:
     """Return the one sentence that states the claim: definition, epsilon, delta, unit, adjacency."""
     parameters, unit = facts["parameters"], facts["privacy_unit"]
     under = f"per {unit['level']} under {facts['adjacency'].replace('_', '-')} adjacency"
@@ -202,7 +203,8 @@ def _sentence(facts: dict[str, Any]) -> str:
     )
 
 
-def _cumulative(facts: dict[str, Any]) -> str:
+def cumulative(facts: dict[str, Any]) -> str:
+    """Return the sentence on all releases together."""
     total = facts["cumulative"]
     prior = len(total["prior_releases"])
     counted = f"{prior} earlier releases and this one" if prior else "This release alone; no other was counted"

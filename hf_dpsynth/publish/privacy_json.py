@@ -167,7 +167,7 @@ def _scope(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
     unprotected += [_CLEAR + name for name in plan.kept_columns]
     private = isinstance(guarantee, MetricDP)
     return {
-        "data_accesses_covered": [] if void else [_access(leaf, count) for leaf, count in leaves(plan.event).items()],
+        "data_accesses_covered": [] if void else [access(leaf, count) for leaf, count in leaves(plan.event).items()],
         "not_covered": [*void, *(_WORD if private else _RECORD), *_ALWAYS],
         "released_artifacts": [_PRIVATIZED if private else _SYNTHETIC, "noisy values in the ledger, and the plan"],
         "unprotected_quantities": unprotected,
@@ -176,7 +176,8 @@ def _scope(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
     }
 
 
-def _access(leaf: DpEvent, count: int) -> str:
+def access(leaf: DpEvent, count: int) -> str:
+    """Return in words what a release reads, and how often."""
     if isinstance(leaf, DiscreteGaussianDpEvent):
         moves = "one count" if len(leaf.shifts) == 1 else f"{len(leaf.shifts)} counts"
         return f"{count} x a vector of counts, of which a record moves {moves}, with noise of sigma {leaf.sigma:.6g}"

@@ -55,6 +55,8 @@ NOT_CHECKABLE = (
     "that later processing used no private data",
     "who wrote these files",
 )
+REPORT, PICTURES = "report.html", "report"  # what publish.report writes into a run directory
+_SHOWN = f"what {REPORT} and {PICTURES}/ show: they are not compared with {PRIVACY}"
 _LONGEST_FRONT = 1_000_000
 _LONGEST_VALUE = 500_000_000  # in ledger.db: the votes of a large run
 _TABLES = """
@@ -205,9 +207,9 @@ def _others(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
         card = _card(folder, facts, same=same)
     except READING as error:
         return [f"{PRIVACY}: {short(error)}"], []
-    unseen = []
+    unseen = [_SHOWN] if (folder / REPORT).exists() or (folder / PICTURES).exists() else []
     if not same:
-        unseen = [f"the wording of {PRIVACY} and {CARD}: made by version {short(facts['tool']['version'])}"]
+        unseen.append(f"the wording of {PRIVACY} and {CARD}: made by version {short(facts['tool']['version'])}")
     release, broken = _release(folder, facts, view)
     found += [*card, *broken, *_plan(folder, facts, base, view), *_ledger(folder, base)]
     if release is not None:

@@ -1,0 +1,206 @@
+"""The figures of the publishable page: budget, lengths and labels, from public facts alone.
+
+`lengths` also draws the private page's comparison; what it is given decides how sensitive its figure is.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from hf_dpsynth.publish.report import texts
+from hf_dpsynth.publish.report.facts import PublicFacts, Share
+from hf_dpsynth.publish.report.figures import Figure, Table, axes, draw, label, legend
+from hf_dpsynth.publish.report.numerals import NONE, figure, loss, percent
+from hf_dpsynth.publish.report.palette import Palette
+
+_SIZE = (4.2, 2.7)
+_MOST_CELLS, _FEWEST_CELLS = 24, 7
+_MOST_BARS = 12
+_NICE = (1, 2, 5)
+
+
+def public_figures(facts: PublicFacts) -> dict[str, Figure]:
+    """Draw the figures of the publishable page by name; one that has nothing to show is left out.
+
+    Args:
+        facts (`PublicFacts`): what the page shows. Public.
+    """
+    found = []
+    epsilon = facts.claim["parameters"]["epsilon"]
+    if epsilon is not None and any(row.total for row in facts.spent):
+        found.append(budget(facts, epsilon))
+    if facts.texts:
+        found += [
+            lengths("words", texts.word_counts(facts.texts)),
+            lengths("characters", texts.characters(facts.texts)),
+        ]
+    if facts.labels:
+        found.append(labels(facts.labels))
+    return {one.name: one for one in found}
+
+
+def budget(facts: PublicFacts, epsilon: float) -> Figure:
+    """Draw what each charge cost alone, and what all up to it cost together.
+
+    Args:
+        facts (`PublicFacts`): with charges that have a loss.
+        epsilon (`float`): the claim.
+    """
+    own = [row.own or 0.0 for row in facts.spent]
+    total = [row.total or 0.0 for row in facts.spent]
+    places = range(1, len(own) + 1)
+
+    def paint(canvas: Any, palette: Palette) -> None:
+        plot = axes(canvas, palette)
+        plot.axhline(epsilon, color=palette.muted, linewidth=1.2, linestyle=(0, (4, 3)), label="the claim")
+        plot.bar(places, own, width=min(0.62, 0.2 + 0.05 * len(own)), color=palette.quiet, label="this charge alone")
+        marks = {"marker": "o", "markersize": 5.5, "markeredgecolor": palette.panel, "markeredgewidth": 1}
+        plot.plot(places, total, color=palette.synthetic, linewidth=2, label="all charges so far", **marks)
+        plot.set(xlabel="charge, in order", ylabel="DP epsilon", xlim=(0.3, len(own) + 0.7), ylim=(0, epsilon * 1.12))
+        plot.xaxis.get_major_locator().set_params(integer=True)
+        legend(canvas, plot, palette)
+
+    claim = facts.claim["parameters"]
+    alt = (
+        f"{len(own)} charge{'s' * (len(own) > 1)}. The cumulative DP epsilon rises from {loss(total[0])} to "
+        f"{loss(total[-1])} at delta = {figure(claim['delta'])}; the claim is {epsilon!r}."
+    )
+    title = "Budget: cumulative DP epsilon by charge"
+    return draw("budget", title, alt, budget_table(facts), _SIZE, paint)
+
+
+def budget_table(facts: PublicFacts) -> Table:
+    """Return the charges with their costs."""
+    metric = facts.claim["parameters"]["metric_dp"] is not None
+    costs = ("scale per word",) if metric else ("DP epsilon alone", "DP epsilon so far")
+    rows = []
+    for row in facts.spent:
+        held = (loss(row.own),) if metric else (loss(row.own), loss(row.total))
+        state = "lost, and spent all the same" if row.lost else "released"
+        rows.append((row.name, *held, state, row.reads, row.dates))
+    return Table(
+        "Every charge of the ledger, in order",
+        ("charge", *costs, "state", "what was read", "date (UTC)"),
+        tuple(rows),
+        frozenset(range(1, 1 + len(costs))),
+    )
+
+
+def cells(*sets: Sequence[int]) -> np.ndarray:
+    """Return the edges of at most 24 equal cells, of a round width, that hold all whole numbers of some sets.
+
+    Examples:
+        >>> cells([3, 4, 4, 7])
+        array([3, 4, 5, 6, 7, 8])
+    """
+    low = min(min(values) for values in sets if values)
+    high = max(max(values) for values in sets if values)
+    widths = (step * 10**power for power in range(16) for step in _NICE)
+    width = next(step for step in widths if high // step - low // step < _MOST_CELLS)
+    edges: np.ndarray = np.arange(low // width, high // width + 2) * width
+    return edges
+
+
+def lengths(unit: str, synthetic: Sequence[int], real: Sequence[int] | None = None) -> Figure:
+    """Draw how long texts are.
+
+    Args:
+        unit (`str`): what is counted: words or characters.
+        synthetic (`Sequence[int]`): lengths of the synthetic texts. Public.
+        real (`Sequence[int]`, *optional*): lengths of the real texts. Sensitive, and so is the figure then.
+    """
+    edges = cells(synthetic, real or ())
+    sets = {"synthetic": synthetic, **({"real": real} if real else {})}
+    shares = {name: np.histogram(values, edges)[0] / len(values) for name, values in sets.items()}
+
+    def paint(canvas: Any, palette: Palette) -> None:
+        plot = axes(canvas, palette)
+        width, ends = edges[1] - edges[0], edges - 0.5  # a cell is as wide as the whole numbers that it holds
+        ours = shares["synthetic"] * 100
+        plot.bar(ends[:-1], ours, width=width * 0.92, align="edge", color=palette.synthetic, label="synthetic")
+        if real:
+            plot.stairs(shares["real"] * 100, ends, color=palette.real, linewidth=2, label="real")
+            legend(canvas, plot, palette)
+        room = max(0, _FEWEST_CELLS + 1 - len(edges)) * width / 2
+        plot.set(xlabel=f"{unit} in a text", ylabel="% of texts", xlim=(max(-0.5, ends[0] - room), ends[-1] + room))
+        plot.xaxis.get_major_locator().set_params(integer=True)
+
+    alt = " ".join(_middle(name, values, unit) for name, values in sets.items())
+    rows = tuple(
+        (_place(int(first), int(after) - 1), *(percent(shares[name][at]) for name in sets))
+        for at, (first, after) in enumerate(pairwise(edges))
+    )
+    columns = (unit, *sets)
+    table = Table(f"Share of texts by their number of {unit}", columns, rows, frozenset(range(1, len(columns))))
+    return draw(f"length-{unit}", f"Length in {unit}", alt, table, _SIZE, paint)
+
+
+def _middle(name: str, values: Sequence[int], unit: str) -> str:
+    """Return in words where the lengths of a set lie."""
+    low, middle, high = (figure(float(end)) for end in np.quantile(values, [0.05, 0.5, 0.95]))
+    if low == high:
+        return f"Nearly all {name} texts have {middle} {unit}."
+    return f"The median {name} text has {middle} {unit}; nine of ten have {low} to {high}."
+
+
+def _place(first: int, last: int) -> str:
+    return f"{first:,}" if first == last else f"{first:,} to {last:,}"
+
+
+def labels(shares: Sequence[Share]) -> Figure:
+    """Draw which share of the rows each label has.
+
+    Args:
+        shares (`Sequence[Share]`): the labels, at least one. Public.
+    """
+    number = sum(share.rows for share in shares) or 1
+    largest = sorted(shares, key=lambda share: -share.rows)[:_MOST_BARS]
+    bars = [(label(share.label), share.rows / number) for share in largest]
+    if len(shares) > len(largest):
+        bars.append(("all others", 1 - sum(share for _, share in bars)))
+    declared = [(share.declared, at) for at, share in enumerate(largest) if share.declared is not None]
+
+    def paint(canvas: Any, palette: Palette) -> None:
+        plot = axes(canvas, palette, grid="x")
+        plot.barh(range(len(bars)), [100 * share for _, share in bars], height=0.55, color=palette.synthetic)
+        for at, (_, share) in enumerate(bars):
+            place = {"xytext": (9, 0), "textcoords": "offset points", "va": "center", "color": palette.ink}
+            plot.annotate(percent(share), (100 * max(share, *(d for d, to in declared if to == at), 0), at), **place)
+        if declared:
+            ends, places = zip(*((100 * share, at) for share, at in declared), strict=True)
+            look = {"markersize": 15, "markeredgewidth": 2, "color": palette.ink}
+            plot.plot(ends, places, "|", label="declared share", **look)
+            legend(canvas, plot, palette)
+        plot.set_yticks(range(len(bars)), [""] * len(bars))
+        plot.set_yticklabels([name for name, _ in bars], parse_math=False, color=palette.ink)
+        widest = max(share for share in (*(share for _, share in bars), *(share for share, _ in declared)))
+        plot.set(xlabel="% of rows", xlim=(0, 118 * widest or 1), ylim=(len(bars) - 0.5, -0.5))
+
+    title, height = "Labels", max(1.6, 0.95 + 0.33 * len(bars))
+    return draw(
+        "labels", title, _shares(largest, len(shares), number), labels_table(shares), (_SIZE[0], height), paint
+    )
+
+
+def _shares(largest: Sequence[Share], count: int, number: int) -> str:
+    """Return in words which labels are the largest."""
+    parts = [f"{share.label} {percent(share.rows / number)}" for share in largest]
+    more = f", and {count - len(largest)} more" if count > len(largest) else ""
+    return f"Shares of the rows by label: {', '.join(parts)}{more}."
+
+
+def labels_table(shares: Sequence[Share]) -> Table:
+    """Return the labels with their rows."""
+    number = sum(share.rows for share in shares) or 1
+    rows = tuple(
+        (
+            share.label,
+            f"{share.rows:,}",
+            percent(share.rows / number),
+            NONE if share.declared is None else percent(share.declared),
+        )
+        for share in shares
+    )
+    return Table("Rows by label", ("label", "rows", "share", "declared share"), rows, frozenset((1, 2, 3)))

@@ -1,0 +1,139 @@
+"""The pages: one of public facts alone, and one that sets private figures beside them.
+
+Each page is one file. It loads nothing, runs nothing and says so to the browser. Every text is escaped. The template
+of the publishable page is given nothing but public facts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from hf_dpsynth.publish import card
+from hf_dpsynth.publish.report import texts
+from hf_dpsynth.publish.report.charts import budget_table, public_figures
+from hf_dpsynth.publish.report.comparisons import private_figures, scores_table
+from hf_dpsynth.publish.report.facts import PublicFacts
+from hf_dpsynth.publish.report.figures import MARK, Figure, Table
+from hf_dpsynth.publish.report.numerals import NONE, anything, figure, loss, percent
+from hf_dpsynth.publish.report.palette import DARK, LIGHT
+from hf_dpsynth.publish.report.private import PrivateFacts
+
+_STATUS = {
+    "formal_dp": ("good", "Formal guarantee"),
+    "formal_dp_conditional": ("warn", "Formal guarantee, under assumptions that nobody has checked"),
+    "empirical_only": ("warn", "No formal guarantee"),
+    "none": ("bad", "NOT PRIVATE"),
+}
+_METRIC = "Metric DP, not anonymised"
+_POINTS = (("smallest", 0.0), ("5 %", 0.05), ("median", 0.5), ("95 %", 0.95), ("largest", 1.0))
+
+
+def public_page(facts: PublicFacts) -> tuple[str, dict[str, Figure]]:
+    """Return the publishable page, and its figures by name. Public.
+
+    Args:
+        facts (`PublicFacts`): what it shows.
+    """
+    figures = public_figures(facts)
+    return _rendered("report.html.jinja", _context(facts, figures)), figures
+
+
+def private_page(public: PublicFacts, private: PrivateFacts) -> tuple[str, dict[str, Figure]]:
+    """Return the private page, and its figures by name. Sensitive.
+
+    Args:
+        public (`PublicFacts`): what the publishable page shows.
+        private (`PrivateFacts`): what was computed from real texts. Sensitive.
+    """
+    compared = private_figures(public, private)
+    figures = public_figures(public) | compared  # of one name: the private page shows the comparison in its place
+    context = _context(public, figures) | {
+        "private": private,
+        "compared": compared,
+        "scores": scores_table(private.scores) if private.scores else None,
+        "study": _study(private) if private.study else None,
+    }
+    if private.real:
+        context["lengths"] = _lengths({"synthetic": public.texts, "real": private.real})
+    return _rendered("report-private.html.jinja", context), figures
+
+
+def _rendered(name: str, context: Mapping[str, Any]) -> str:
+    environment = Environment(
+        loader=FunctionLoader(_template),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"percent": percent, "figure": figure, "number": card.number, "cut": texts.cut}
+    return environment.get_template(name).render(context)
+
+
+def _template(name: str) -> str:
+    return resources.files("hf_dpsynth.publish").joinpath(f"templates/{name}").read_text(encoding="utf-8")
+
+
+def _shown(value: Any) -> Any:
+    return texts.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _context(facts: PublicFacts, figures: Mapping[str, Figure]) -> dict[str, Any]:
+    claim = facts.claim
+    metric = claim["parameters"]["metric_dp"]
+    tone, status = _STATUS[claim["claim_status"]]
+    if metric is not None and claim["claim_status"] != "none":
+        tone, status = "warn", _METRIC
+    return {
+        "mark": MARK,
+        "light": asdict(LIGHT),
+        "dark": asdict(DARK),
+        "facts": facts,
+        "claim": claim,
+        "metric": metric,
+        "tone": tone,
+        "status": status,
+        "title": card.title(claim),
+        "sentence": card.sentence(claim),
+        "cumulative": card.cumulative(claim),
+        "adjacency": card.ADJACENCY[claim["adjacency"]],
+        "synthetic": card.is_synthetic(claim),
+        "figures": figures,
+        "spent": loss(facts.spent[-1].total) if facts.spent else NONE,
+        "budget": budget_table(facts) if facts.spent else None,
+        "lengths": _lengths({"": facts.texts}),
+    }
+
+
+def _lengths(sets: Mapping[str, tuple[str, ...]]) -> Table | None:
+    """Return smallest, largest and the quantiles between of the lengths of each set. As sensitive as the texts."""
+    if not all(sets.values()):
+        return None
+    rows = []
+    for name, held in sets.items():
+        for unit, count in (("words", texts.word_counts), ("characters", texts.characters)):
+            values = np.array(count(held))
+            points = [figure(float(np.quantile(values, at))) for _, at in _POINTS]
+            rows.append((f"{name} {unit}".strip(), *points, figure(float(values.mean()))))
+    heads = ("length in" if "" in sets else "length of", *(name for name, _ in _POINTS), "mean")
+    return Table("Lengths of the texts", heads, tuple(rows), frozenset(range(1, len(heads))))
+
+
+def _study(private: PrivateFacts) -> Table:
+    """Return the downstream table, whatever its columns are. Sensitive."""
+    columns = tuple(dict.fromkeys(name for row in private.study for name in row))
+    rows = tuple(tuple(anything(row.get(name)) for name in columns) for row in private.study)
+    numbers = {
+        at
+        for at, name in enumerate(columns)
+        if at and all(isinstance(row.get(name), (int, float, tuple, list, type(None))) for row in private.study)
+    }
+    heads = tuple(str(name).replace("_", " ") for name in columns)
+    return Table("Trained on each set, tested on real texts", heads, rows, frozenset(numbers))
