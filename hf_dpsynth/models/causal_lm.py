@@ -109,6 +109,15 @@ class CausalLM:
                     texts[row] = loaded.decode(tokens)
         return texts
 
+    def load(self) -> tuple[Any, Any]:
+        """Return the torch model and its tokenizer, loading them at the first use: for scoring, not for training.
+
+        Raises:
+            AssetError: the model could not be fetched.
+        """
+        loaded = self._load()
+        return loaded.model, loaded.tokenizer
+
     def _load(self) -> "_Loaded":
         """Load the model at the first use."""
         if self._loaded is None:
