@@ -16,7 +16,7 @@ from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.metrics.base import Result
 from hf_dpsynth.metrics.divergence import frontier_area
 from hf_dpsynth.metrics.embedding import EmbeddingMetric
-from hf_dpsynth.metrics.kmeans import kmeans, with_ones
+from hf_dpsynth.metrics.kmeans import kmeans
 from hf_dpsynth.metrics.rows import check_pair
 from hf_dpsynth.privacy.keys import public_generator
 
@@ -198,12 +198,15 @@ def _ordered(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _main_directions(rows: np.ndarray, explained_variance: float) -> np.ndarray:
-    """Scale rows to length 1, centre them, and return their main directions, ready for k-means."""
+    """Scale rows to length 1 and centre them in place; return their main directions, ready for k-means."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    rows = rows / np.where(lengths > 0, lengths, 1)
+    rows /= np.where(lengths > 0, lengths, 1)
     rows -= rows.mean(axis=0, dtype=np.float64).astype(np.float32)
     values, vectors = np.linalg.eigh((rows.T @ rows).astype(np.float64))
     shares = np.cumsum(np.maximum(values[::-1], 0))
     kept = int(np.searchsorted(shares, explained_variance * shares[-1])) + 1
-    main: np.ndarray = rows @ vectors[:, ::-1][:, :kept].astype(np.float32)
-    return with_ones(main)
+    directions = np.zeros((rows.shape[1], kept + 1), dtype=np.float32)
+    directions[:, :-1] = vectors[:, ::-1][:, :kept]
+    main: np.ndarray = rows @ directions
+    main[:, -1] = 1  # what `with_ones` adds, without a copy
+    return main
