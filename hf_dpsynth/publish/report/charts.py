@@ -3,7 +3,7 @@
 `lengths` also draws the private page's comparison; what it is given decides how sensitive its figure is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -33,8 +33,8 @@ def public_figures(facts: PublicFacts) -> dict[str, Figure]:
         found.append(budget(facts, epsilon))
     if facts.texts:
         found += [
-            lengths("words", texts.word_counts(facts.texts)),
-            lengths("characters", texts.characters(facts.texts)),
+            lengths("words", {facts.kind: texts.word_counts(facts.texts)}),
+            lengths("characters", {facts.kind: texts.characters(facts.texts)}),
         ]
     if facts.labels:
         found.append(labels(facts.labels))
@@ -103,25 +103,25 @@ def cells(*sets: Sequence[int]) -> np.ndarray:
     return edges
 
 
-def lengths(unit: str, synthetic: Sequence[int], real: Sequence[int] | None = None) -> Figure:
+def lengths(unit: str, sets: Mapping[str, Sequence[int]]) -> Figure:
     """Draw how long texts are.
 
     Args:
         unit (`str`): what is counted: words or characters.
-        synthetic (`Sequence[int]`): lengths of the synthetic texts. Public.
-        real (`Sequence[int]`, *optional*): lengths of the real texts. Sensitive, and so is the figure then.
+        sets (`Mapping[str, Sequence[int]]`): the lengths of the released texts by what they are called, and after
+            them those of the real texts under `"real"`, if at all. With these, lengths and figure are sensitive.
     """
-    edges = cells(synthetic, real or ())
-    sets = {"synthetic": synthetic, **({"real": real} if real else {})}
+    edges = cells(*sets.values())
+    ours, *others = sets
     shares = {name: np.histogram(values, edges)[0] / len(values) for name, values in sets.items()}
 
     def paint(canvas: Any, palette: Palette) -> None:
         plot = axes(canvas, palette)
         width, ends = edges[1] - edges[0], edges - 0.5  # a cell is as wide as the whole numbers that it holds
-        ours = shares["synthetic"] * 100
-        plot.bar(ends[:-1], ours, width=width * 0.92, align="edge", color=palette.synthetic, label="synthetic")
-        if real:
-            plot.stairs(shares["real"] * 100, ends, color=palette.real, linewidth=2, label="real")
+        look = {"width": width * 0.92, "align": "edge", "color": palette.synthetic}
+        plot.bar(ends[:-1], shares[ours] * 100, label=ours, **look)
+        for name in others:
+            plot.stairs(shares[name] * 100, ends, color=palette.real, linewidth=2, label=name)
             legend(canvas, plot, palette)
         room = max(0, _FEWEST_CELLS + 1 - len(edges)) * width / 2
         plot.set(xlabel=f"{unit} in a text", ylabel="% of texts", xlim=(max(-0.5, ends[0] - room), ends[-1] + room))

@@ -14,6 +14,7 @@ from hf_dpsynth.columns import read_rows, read_texts, text_column
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.plans import Cost
 from hf_dpsynth.privacy.keys import public_generator
+from hf_dpsynth.publish.card import is_synthetic
 from hf_dpsynth.publish.privacy_json import to_privacy_json
 from hf_dpsynth.publish.report import texts
 from hf_dpsynth.publish.report.budget import Spent, spending
@@ -66,6 +67,11 @@ class PublicFacts:
     distinct: tuple[float, ...]
     versions: dict[str, str]
     limits: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """Return what the rows are called: synthetic, or privatized where each of them was a real one."""
+        return "synthetic" if is_synthetic(self.claim) else "privatized"
 
     @property
     def num_distinct(self) -> int:

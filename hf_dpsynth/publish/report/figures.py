@@ -8,7 +8,7 @@ import base64
 import io
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,8 @@ from hf_dpsynth.publish.report.texts import visible
 MARK = "hf-dpsynth report"  # in every picture, so that none of somebody else's is replaced
 _DOTS = 200  # of a PNG, for each inch
 _PIXELS = 96  # of a page, for each inch
+_COLOR = re.compile(r"(?<=: )#[0-9a-f]{6}\b")
+_DARKENED = {color: getattr(DARK, name) for name, color in asdict(LIGHT).items()}
 _FONT = re.compile(r"font-family: [^;\"]*")
 _STYLE = {
     "svg.fonttype": "none",
@@ -86,7 +88,7 @@ Paint = Callable[[Any, Palette], None]
 
 
 def draw(name: str, title: str, alt: str, table: Table, size: tuple[float, float], paint: Paint) -> Figure:
-    """Draw a figure in both themes and as a file.
+    """Draw a figure, exchange its colours for the dark theme, and make a file of it.
 
     Args:
         name (`str`): the name of its file, without the ending.
@@ -94,40 +96,41 @@ def draw(name: str, title: str, alt: str, table: Table, size: tuple[float, float
         alt (`str`): what it shows, in words.
         table (`Table`): the numbers behind it.
         size (`tuple[float, float]`): width and height in inches.
-        paint (`Callable`): draws onto an empty figure of matplotlib in the colours of a palette.
+        paint (`Callable`): draws onto an empty figure of matplotlib, in the colours of the palette that it is given.
     Raises:
         MissingExtra: matplotlib is not installed.
     """
+    svg, png = _drawn(size, paint)
+    light = _FONT.sub("font-family: system-ui, sans-serif", svg)
     return Figure(
         name=name,
         title=title,
         alt=alt,
         table=table,
-        light=_svg(size, paint, LIGHT),
-        dark=_svg(size, paint, DARK),
-        png=_saved(size, paint, LIGHT, "png"),
+        light=_uri(light),
+        dark=_uri(_COLOR.sub(lambda found: _DARKENED.get(found[0], found[0]), light)),
+        png=png,
         width=round(size[0] * _PIXELS),
         height=round(size[1] * _PIXELS),
     )
 
 
-def _svg(size: tuple[float, float], paint: Paint, palette: Palette) -> str:
-    text = _FONT.sub("font-family: system-ui, sans-serif", _saved(size, paint, palette, "svg").decode("utf-8"))
-    return "data:image/svg+xml;base64," + base64.b64encode(text.encode("utf-8")).decode("ascii")
+def _uri(svg: str) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8")).decode("ascii")
 
 
-def _saved(size: tuple[float, float], paint: Paint, palette: Palette, kind: str) -> bytes:
+def _drawn(size: tuple[float, float], paint: Paint) -> tuple[str, bytes]:
+    """Return a figure in the light theme: as SVG without a ground, and as PNG on the ground of a panel."""
     style = need("matplotlib.style", extra="metrics", what="report")
     canvas = need("matplotlib.figure", extra="metrics", what="report")
-    out = io.BytesIO()
+    svg, png = io.BytesIO(), io.BytesIO()
     with style.context(["default", _STYLE]):
-        figure = canvas.Figure(figsize=size, layout="constrained", facecolor=palette.panel)
-        paint(figure, palette)
-        if kind == "svg":
-            figure.savefig(out, format="svg", metadata={"Date": None, "Creator": MARK}, transparent=True)
-        else:
-            figure.savefig(out, format="png", metadata={"Software": MARK}, dpi=_DOTS)
-    return out.getvalue()
+        figure = canvas.Figure(figsize=size, layout="constrained", facecolor=LIGHT.panel)
+        paint(figure, LIGHT)
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": MARK}, transparent=True)
+        figure.set_layout_engine("none")  # everything is at its place now
+        figure.savefig(png, format="png", metadata={"Software": MARK}, dpi=_DOTS)
+    return svg.getvalue().decode("utf-8"), png.getvalue()
 
 
 def axes(figure: Any, palette: Palette, *, at: tuple[int, int, int] = (1, 1, 1), grid: str = "y") -> Any:

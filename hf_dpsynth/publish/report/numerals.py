@@ -28,8 +28,8 @@ def figure(value: float) -> str:
     """Return a measured value.
 
     Examples:
-        >>> figure(0.123456), figure(12345), figure(float("nan"))
-        ('0.1235', '12,345', 'not a number')
+        >>> figure(0.123456), figure(4321.7), figure(float("nan"))
+        ('0.1235', '4,322', 'not a number')
     """
     if math.isnan(value):
         return "not a number"
@@ -37,7 +37,7 @@ def figure(value: float) -> str:
         return "infinite" if value > 0 else "minus infinite"
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
-    return f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def percent(share: float) -> str:

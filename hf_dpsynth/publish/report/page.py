@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from hf_dpsynth.publish import card
 from hf_dpsynth.publish.report import texts
-from hf_dpsynth.publish.report.charts import budget_table, public_figures
-from hf_dpsynth.publish.report.comparisons import private_figures, scores_table
+from hf_dpsynth.publish.report.charts import budget_table
+from hf_dpsynth.publish.report.comparisons import scores_table
 from hf_dpsynth.publish.report.facts import PublicFacts
 from hf_dpsynth.publish.report.figures import MARK, Figure, Table
 from hf_dpsynth.publish.report.numerals import NONE, anything, figure, loss, percent
@@ -33,34 +33,37 @@ _METRIC = "Metric DP, not anonymised"
 _POINTS = (("smallest", 0.0), ("5 %", 0.05), ("median", 0.5), ("95 %", 0.95), ("largest", 1.0))
 
 
-def public_page(facts: PublicFacts) -> tuple[str, dict[str, Figure]]:
-    """Return the publishable page, and its figures by name. Public.
+def public_page(facts: PublicFacts, figures: Mapping[str, Figure]) -> str:
+    """Return the publishable page. Public.
 
     Args:
         facts (`PublicFacts`): what it shows.
+        figures (`Mapping[str, Figure]`): what `public_figures` drew of them. Public.
     """
-    figures = public_figures(facts)
-    return _rendered("report.html.jinja", _context(facts, figures)), figures
+    return _rendered("report.html.jinja", _context(facts, figures))
 
 
-def private_page(public: PublicFacts, private: PrivateFacts) -> tuple[str, dict[str, Figure]]:
-    """Return the private page, and its figures by name. Sensitive.
+def private_page(
+    public: PublicFacts, private: PrivateFacts, figures: Mapping[str, Figure], compared: Mapping[str, Figure]
+) -> str:
+    """Return the private page. Sensitive.
 
     Args:
         public (`PublicFacts`): what the publishable page shows.
         private (`PrivateFacts`): what was computed from real texts. Sensitive.
+        figures (`Mapping[str, Figure]`): what `public_figures` drew. Public.
+        compared (`Mapping[str, Figure]`): what `private_figures` drew; one that has the name of a public figure
+            takes its place. Sensitive.
     """
-    compared = private_figures(public, private)
-    figures = public_figures(public) | compared  # of one name: the private page shows the comparison in its place
-    context = _context(public, figures) | {
+    context = _context(public, {**figures, **compared}) | {
         "private": private,
         "compared": compared,
         "scores": scores_table(private.scores) if private.scores else None,
         "study": _study(private) if private.study else None,
     }
     if private.real:
-        context["lengths"] = _lengths({"synthetic": public.texts, "real": private.real})
-    return _rendered("report-private.html.jinja", context), figures
+        context["lengths"] = _lengths({public.kind: public.texts, "real": private.real})
+    return _rendered("report-private.html.jinja", context)
 
 
 def _rendered(name: str, context: Mapping[str, Any]) -> str:
@@ -136,4 +139,4 @@ def _study(private: PrivateFacts) -> Table:
         if at and all(isinstance(row.get(name), (int, float, tuple, list, type(None))) for row in private.study)
     }
     heads = tuple(str(name).replace("_", " ") for name in columns)
-    return Table("Trained on each set, tested on real texts", heads, rows, frozenset(numbers))
+    return Table("Every model, tested on real rows", heads, rows, frozenset(numbers))

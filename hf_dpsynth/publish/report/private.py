@@ -23,6 +23,7 @@ from hf_dpsynth.publish.report.numerals import NONE
 MOST_POINTS = 1000  # of each set on the map
 _MOST_TERMS = 10  # of each sign in a table of n-grams
 _MOST_STUDY_ROWS = 200
+_NOTHING: tuple[Any, ...] = (None, "", (), [])
 _LARGEST_TIMES = 1_000_000
 _NOT_SCORES = ("num_rows", "floor_num_rows", "limits", "uses_private_data")
 _BESIDE = ("_floor", "_interval", "_floor_interval")
@@ -30,9 +31,22 @@ _BESIDE = ("_floor", "_interval", "_floor_interval")
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Score:
-    """One figure of a metric beside its floor. Sensitive."""
+    """One figure of a metric beside its floor. Sensitive.
+
+    Args:
+        name (`str`): the name of the figure.
+        main (`bool`): whether it is the figure that the metric is named after.
+        value (`float`): of synthetic against real texts.
+        interval (`tuple[float, float]`, *optional*): the smallest and the largest value over the splits.
+        floor (`float`, *optional*): the same figure of real texts.
+        floor_interval (`tuple[float, float]`, *optional*): its smallest and largest value.
+        rows (`int`, *optional*): rows of each side.
+        floor_rows (`int`, *optional*): rows of each side of the floor.
+        direction (`str`): what is better: higher or lower; a dash for a figure that is not the main one.
+    """
 
     name: str
+    main: bool
     value: float
     interval: tuple[float, float] | None
     floor: float | None
@@ -64,6 +78,7 @@ class PrivateFacts:
         points (`tuple[np.ndarray, np.ndarray]`, *optional*): both sets in two dimensions.
         explained (`float`): the share of the variance that these dimensions show.
         study (`tuple[dict, ...]`): rows of the downstream table.
+        study_notes (`tuple[str, ...]`): what a reader must know about it.
         seconds (`tuple[float, ...]`): wall time of each opening of the run.
     """
 
@@ -75,6 +90,7 @@ class PrivateFacts:
     points: tuple[np.ndarray, np.ndarray] | None
     explained: float
     study: tuple[dict[str, Any], ...]
+    study_notes: tuple[str, ...]
     seconds: tuple[float, ...]
 
     def __repr__(self) -> str:
@@ -190,16 +206,17 @@ def scores(results: Mapping[str, Mapping[str, Any]]) -> tuple[Score, ...]:
 
 
 def _score(metric: str, name: str, result: Mapping[str, Any]) -> Score:
-    floor = result.get(f"{name}_floor", result.get(f"references_{name}"))
+    floor = next((result[key] for key in (f"{name}_floor", *_of_references(name)) if key in result), None)
     return Score(
         name=name,
+        main=name == metric,
         value=float(result[name]),
         interval=_pair(result.get(f"{name}_interval")),
-        floor=float(floor) if _is_number(floor) else None,
+        floor=float(floor) if floor is not None and _is_number(floor) else None,
         floor_interval=_pair(result.get(f"{name}_floor_interval")),
         rows=result.get("num_rows"),
         floor_rows=result.get("floor_num_rows"),
-        direction=_direction(metric),
+        direction=_direction(metric) if name == metric else NONE,
     )
 
 
@@ -207,7 +224,12 @@ def _is_beside(name: str, result: Mapping[str, Any]) -> bool:
     """Return whether a number is none of the scores, but stands beside one: a floor, a count, that of real texts."""
     if name in _NOT_SCORES or name.endswith(_BESIDE):
         return True
-    return name.startswith("references_") and name.removeprefix("references_") in result
+    return any(name in _of_references(other) for other in result)
+
+
+def _of_references(name: str) -> tuple[str, str]:
+    """Return the names under which metrics of one set state the figure of the real texts."""
+    return f"references_{name}", f"{name}_references"
 
 
 def _is_number(value: Any) -> bool:
@@ -232,22 +254,52 @@ def _direction(metric: str) -> str:
 
 
 def sentences(results: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return what the metrics say on their limits, each with the metric's name."""
-    return tuple(f"{metric}: {text}" for metric, result in results.items() for text in result.get("limits", ()))
+    """Return what the metrics say on their limits, and why one has no figure, each with the metric's name."""
+    found = []
+    for metric, result in results.items():
+        found += [f"{metric}: not computed. {result['error']}"] if "error" in result else []
+        found += [f"{metric}: {text}" for text in result.get("limits", ())]
+    return tuple(found)
 
 
 def study_rows(study: Any) -> tuple[dict[str, Any], ...]:
-    """Return the rows of a downstream study as dicts.
+    """Return the rows of a downstream study as flat dicts, without what no row has.
 
     Args:
-        study (object with `.rows`, or a list of dicts): the study. Sensitive.
+        study (object with `.to_dict()` or `.rows`, or a list of dicts): the study. Sensitive.
     Raises:
         ConfigError: it has no rows.
     """
-    rows = getattr(study, "rows", study)
+    rows = _as_dict(study)["rows"] if hasattr(study, "to_dict") else getattr(study, "rows", study)
     if not isinstance(rows, (list, tuple)):
         raise ConfigError("study= must be a study with .rows, or a list of dicts.")
-    return tuple(_as_dict(row) for row in rows[:_MOST_STUDY_ROWS])
+    flat = [_flat(_as_dict(row)) for row in rows[:_MOST_STUDY_ROWS]]
+    empty = {name for row in flat for name in row if all(other.get(name) in _NOTHING for other in flat)}
+    return tuple({name: value for name, value in row.items() if name not in {*empty, "limits"}} for row in flat)
+
+
+def study_notes(study: Any) -> tuple[str, ...]:
+    """Return what a study says on its test rows and on its limits. Sensitive."""
+    whole = _as_dict(study) if hasattr(study, "to_dict") else {"rows": getattr(study, "rows", study)}
+    found = []
+    if "num_test" in whole and "majority" in whole:
+        found.append(
+            f"{whole['num_test']:,} real test rows; always naming one class is right for {whole['majority']:.1%}"
+        )
+    rows = [_as_dict(row) for row in whole["rows"]]
+    return tuple(
+        dict.fromkeys([*found, *whole.get("notes", ()), *(text for row in rows for text in row.get("limits", ()))])
+    )
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row whose nested values, e.g. by subgroup, have columns of their own."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        found |= (
+            {f"{name}: {part}": one for part, one in value.items()} if isinstance(value, Mapping) else {name: value}
+        )
+    return found
 
 
 def _as_dict(row: Any) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from hf_dpsynth.models import load_embedder
 from hf_dpsynth.models.base import Embedder
 from hf_dpsynth.publish.folder import existing, load_privacy
 from hf_dpsynth.publish.report import private as figures_of
+from hf_dpsynth.publish.report.charts import public_figures
+from hf_dpsynth.publish.report.comparisons import private_figures
 from hf_dpsynth.publish.report.facts import PublicFacts, public_facts, read
 from hf_dpsynth.publish.report.figures import MARK, Figure
 from hf_dpsynth.publish.report.page import private_page, public_page
@@ -94,9 +96,11 @@ def write_report(
     if any(given is not None for given in (real, metrics, study, embeddings)):
         points = _embeddings(public, real, embeddings, embedder, seed)
         private = _private(public, real, metrics or {}, study, points, beside, seed)
-    pages = [(folder, *public_page(public), 0o644)]
+    figures = public_figures(public)
+    pages = [(folder, public_page(public, figures), figures, 0o644)]
     if private is not None:
-        pages.append((beside, *private_page(public, private), 0o600))
+        compared = private_figures(public, private)
+        pages.append((beside, private_page(public, private, figures, compared), figures | compared, 0o600))
     for place, _, drawn, _ in pages:
         _refuse_strangers(place, drawn)
     try:
@@ -169,6 +173,7 @@ def _private(
         points=None if points is None else points[:2],
         explained=0.0 if points is None else points[2],
         study=() if study is None else figures_of.study_rows(study),
+        study_notes=() if study is None else figures_of.study_notes(study),
         seconds=figures_of.seconds(beside / "times.jsonl"),
     )
 
