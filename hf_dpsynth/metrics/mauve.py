@@ -162,7 +162,7 @@ class Mauve(EmbeddingMetric):
     def limits(self, size: int) -> list[str]:
         """Say how many rows a bucket has, which sets how far the floor lies below 1."""
         buckets = self.num_buckets or automatic_buckets(size)
-        if 2 * size >= 2 * _ROWS_PER_BUCKET * buckets - _ROWS_PER_BUCKET:
+        if size >= _ROWS_PER_BUCKET * (buckets - 0.5):  # what the automatic number rounds to
             return []
         return [
             f"{buckets} buckets for {size} rows on each side: with so few rows a bucket, mauve lies well below 1 for "

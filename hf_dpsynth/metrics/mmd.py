@@ -19,6 +19,7 @@ from hf_dpsynth.metrics.rows import check_pair
 from hf_dpsynth.privacy.keys import public_generator
 
 _BLOCK = 1024
+_MOST_PAIRS = 1 << 25  # of a block, in float32
 _MEDIAN_ROWS = 2000
 
 
@@ -160,11 +161,12 @@ def _median_distance(rows: np.ndarray, seed: int) -> float:
 def _gaps(rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield squared distances of blocks of rows to all rows, exactly 0 on the diagonal and never below 0."""
     lengths = np.einsum("ij,ij->i", rows, rows)
-    for start in range(0, len(rows), _BLOCK):
-        block = rows[start : start + _BLOCK]
+    step = max(1, min(_BLOCK, _MOST_PAIRS // len(rows)))
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step]
         squared = block @ rows.T
         squared *= -2
-        squared += lengths[start : start + _BLOCK, None]
+        squared += lengths[start : start + step, None]
         squared += lengths
         np.maximum(squared, 0, out=squared)
         squared[np.arange(len(block)), start + np.arange(len(block))] = 0

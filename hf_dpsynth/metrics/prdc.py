@@ -18,6 +18,7 @@ from hf_dpsynth.metrics.embedding import EmbeddingMetric
 from hf_dpsynth.metrics.rows import check_pair
 
 _BLOCK = 1024
+_MOST_PAIRS = 1 << 24  # of a block, in float64
 _SLACK = 1e-6  # of a squared radius: more than products in float64 and radii in float32 lose
 _FEW_ROWS = 100
 
@@ -70,14 +71,15 @@ def prdc(p: np.ndarray, q: np.ndarray, *, k: int = 5) -> PRDCResult:
     lengths = np.einsum("ij,ij->i", q, q)
     caught, balls = 0, 0
     recalled, covered = np.zeros(len(q), dtype=bool), np.zeros(len(q), dtype=bool)
-    for start in range(0, len(p), _BLOCK):
-        block = p[start : start + _BLOCK]
+    step = max(1, min(_BLOCK, _MOST_PAIRS // len(q)))
+    for start in range(0, len(p), step):
+        block = p[start : start + step]
         squared = np.einsum("ij,ij->i", block, block)[:, None] + lengths - 2 * block @ q.T
         inside = squared <= right
         caught += int(np.count_nonzero(inside.any(axis=1)))
         balls += int(np.count_nonzero(inside))
         covered |= inside.any(axis=0)
-        recalled |= (squared <= left[start : start + _BLOCK, None]).any(axis=0)
+        recalled |= (squared <= left[start : start + step, None]).any(axis=0)
     return PRDCResult(caught / len(p), float(recalled.mean()), balls / (k * len(p)), float(covered.mean()))
 
 

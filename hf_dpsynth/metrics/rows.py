@@ -10,6 +10,7 @@ import numpy as np
 from hf_dpsynth.errors import ConfigError
 
 _BLOCK = 4096
+_LARGEST = 1e15  # squares of larger values leave single precision
 
 
 def check_pair(p: np.ndarray, q: np.ndarray, *, what: str, least: int) -> None:
@@ -21,8 +22,8 @@ def check_pair(p: np.ndarray, q: np.ndarray, *, what: str, least: int) -> None:
         what (`str`): the name of the metric, for the message.
         least (`int`): the fewest rows that each set may have.
     Raises:
-        ConfigError: a set is no real matrix, has too few rows or holds a value that is not finite, or the widths
-            differ.
+        ConfigError: a set is no real matrix, has too few rows or holds a value that is not finite or above 1e15, or
+            the widths differ.
     """
     check_rows(p, "the first set (synthetic)", what=what, least=least)
     check_rows(q, "the second set (real)", what=what, least=least)
@@ -36,8 +37,8 @@ def check_rows(rows: np.ndarray, name: str, *, what: str, least: int) -> None:
         raise ConfigError(f"{what}: {name} has {rows.ndim} axes and type {rows.dtype}; it must be a real matrix")
     if len(rows) < least:
         raise ConfigError(f"{what} needs at least {least} rows in each set; {name} has fewer. Pass more texts.")
-    if not all(np.isfinite(block).all() for block in blocks(rows)):
-        raise ConfigError(f"{what}: {name} holds NaN or infinite values. Check the embedder.")
+    if not all(np.abs(block).max() <= _LARGEST for block in blocks(rows)):  # NaN is never below it
+        raise ConfigError(f"{what}: {name} holds NaN, infinite or huge values. Check the embedder.")
 
 
 def blocks(rows: np.ndarray) -> Iterator[np.ndarray]:

@@ -85,7 +85,7 @@ def test_bad_rows_are_refused_by_name_and_without_values():
     p = gaussian(0, 20)
     broken = p.copy()
     broken[3, 2] = np.nan
-    for bad in (broken, np.full_like(p, np.inf)):
+    for bad in (broken, np.full_like(p, np.inf), np.full_like(p, 1e30)):
         with pytest.raises(ConfigError, match=r"first set \(synthetic\) holds NaN"):
             fid(bad, p)
     with pytest.raises(ConfigError, match="12 and 11 wide"):
