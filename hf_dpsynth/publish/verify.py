@@ -207,7 +207,7 @@ def _others(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
         card = _card(folder, facts, same=same)
     except READING as error:
         return [f"{PRIVACY}: {short(error)}"], []
-    unseen = [_SHOWN] if (folder / REPORT).exists() or (folder / PICTURES).exists() else []
+    unseen = [_SHOWN] if (folder / REPORT).exists() else []
     if not same:
         unseen.append(f"the wording of {PRIVACY} and {CARD}: made by version {short(facts['tool']['version'])}")
     release, broken = _release(folder, facts, view)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import hf_dpsynth
 from hf_dpsynth.downstream.table import Row, Study
 from hf_dpsynth.privacy.accounting import epsilon
-from hf_dpsynth.publish.report import charts, comparisons, private, texts
+from hf_dpsynth.publish.report import charts, comparisons, facts, private, texts
 from hf_dpsynth.publish.report.budget import spending
 from hf_dpsynth.publish.report.facts import Share
 from hf_dpsynth.publish.report.numerals import loss, percent
@@ -61,7 +61,7 @@ def test_many_charges_are_taken_together_without_losing_one():
     leaf = release.charges[-1]
     charges = tuple(leaf._replace(key=f"step-{at:03d}") for at in range(95))
     rows = spending(hf_dpsynth.release.replace(release, charges=charges))
-    assert len(rows) <= 40 and rows[0].name == "step-000 to step-002" and rows[-1].name.endswith("step-094")
+    assert len(rows) <= 20 and rows[0].name == "step-000 to step-004" and rows[-1].name.endswith("step-094")
     assert sum(int(row.reads.split(" x ")[0]) for row in rows) == 95
 
 
@@ -138,6 +138,15 @@ def test_many_labels_are_drawn_as_the_largest_and_the_rest():
     shares = [Share(f"label-{at}", at, None) for at in range(30)]
     figure = charts.labels(shares)
     assert len(figure.table.rows) == 30 and "label-29 6.7 %" in figure.alt and "18 more" in figure.alt
+
+
+def test_ngrams_of_many_rows_are_those_of_a_public_choice(monkeypatch):
+    monkeypatch.setattr(facts, "_MOST_TEXTS", 5)
+    release = golden.releases()["aug-pe-add-remove"]
+    rows = [facts.Row(f"{at} same", "positive") for at in range(40)]
+    found, again = (facts.public_facts(release, rows, num_samples=3, seed=4) for _ in range(2))
+    assert found == again and found.distinct[0] == 0.6 and "of 5 rows, by a public choice" in " ".join(found.limits)
+    assert [share.rows for share in found.labels] == [0, 40] and len(found.samples) == 3
 
 
 def test_long_text_is_cut_and_says_so():

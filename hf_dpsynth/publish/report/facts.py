@@ -21,6 +21,7 @@ from hf_dpsynth.publish.report.budget import Spent, spending
 from hf_dpsynth.release import Release
 
 _FEW = 30
+_MOST_TEXTS = 20_000  # whose n-grams are counted: the memory that they take grows with the text
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ def public_facts(release: Release, rows: Sequence[Row], *, num_samples: int, see
     """
     written = tuple(row.text for row in rows if row.text is not None)
     order = public_generator(seed, "report-samples").permutation(len(rows))[:num_samples]
+    measured = public_generator(seed, "report-distinct").permutation(len(written))[:_MOST_TEXTS]
     return PublicFacts(
         claim=to_privacy_json(release),
         spent=spending(release),
@@ -98,9 +100,9 @@ def public_facts(release: Release, rows: Sequence[Row], *, num_samples: int, see
         samples=tuple(rows[at] for at in sorted(order)),
         labels=_shares(release, rows),
         label_columns=release.plan.label_columns,
-        distinct=texts.distinct(written),
+        distinct=texts.distinct([written[at] for at in measured]),
         versions=release.versions,
-        limits=tuple(_limits(release, rows, written)),
+        limits=(*_limits_of_rows(rows, written), *_limits_of_columns(release)),
     )
 
 
@@ -173,7 +175,7 @@ def _shares(release: Release, rows: Sequence[Row]) -> tuple[Share, ...]:
     return tuple(Share(name, counts[name], shares.get(name)) for name in names)
 
 
-def _limits(release: Release, rows: Sequence[Row], written: Sequence[str]) -> list[str]:
+def _limits_of_rows(rows: Sequence[Row], written: Sequence[str]) -> list[str]:
     """Return what a reader must know about the rows."""
     found, number = [], len(rows)
     if not number:
@@ -189,6 +191,14 @@ def _limits(release: Release, rows: Sequence[Row], written: Sequence[str]) -> li
         found.append(f"{blank:,} of {number:,} rows are empty or white space.")
     if len(written) < number:
         found.append(f"{number - len(written):,} of {number:,} rows hold no text; figures of texts leave them out.")
+    if len(written) > _MOST_TEXTS:
+        found.append(f"Shares of distinct n-grams are those of {_MOST_TEXTS:,} rows, by a public choice.")
+    return found
+
+
+def _limits_of_columns(release: Release) -> list[str]:
+    """Return what a reader must know about the columns beside the text."""
+    found = []
     if not release.plan.label_columns:
         found.append("The rows carry no label that the mechanism conditioned on.")
     elif len(release.plan.labels) == 1 and release.plan.labels[0]:

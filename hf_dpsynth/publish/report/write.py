@@ -88,10 +88,10 @@ def write_report(
     """
     if isinstance(num_samples, bool) or not isinstance(num_samples, int) or not num_samples >= 0:
         raise ConfigError(f"num_samples is {num_samples}; it is a whole number, at least 0")
-    folder = existing(run)
+    store = Store(existing(run))
+    folder, beside = store.folder, store.folder.with_name(store.folder.name + ".private")
     release = _checked(folder)
     public = public_facts(release, read(folder, release), num_samples=num_samples, seed=seed)
-    beside = Store(folder).folder.with_name(Store(folder).folder.name + ".private")
     private = None
     if any(given is not None for given in (real, metrics, study, embeddings)):
         points = _embeddings(public, real, embeddings, embedder, seed)
@@ -105,7 +105,7 @@ def write_report(
         _refuse_strangers(place, drawn)
     try:
         if private is not None:
-            Store(folder).private_folder()
+            store.private_folder()
         for place, text, drawn, mode in pages:
             _put(place, text, drawn, mode)
     except OSError as error:
