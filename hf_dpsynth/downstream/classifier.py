@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -71,7 +72,7 @@ class Classifier:
         if not self.max_tokens >= 3:
             raise ConfigError(f"max_tokens is {self.max_tokens}; it is at least 3")
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Return the public name of the encoder."""
         return model_id(self.model)

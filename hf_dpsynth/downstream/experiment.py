@@ -22,6 +22,7 @@ from hf_dpsynth.downstream.table import Row, Study
 from hf_dpsynth.downstream.word_cnn import WordCNN
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.extras import need
+from hf_dpsynth.logging import progress_bar
 from hf_dpsynth.models import catalog
 from hf_dpsynth.privacy.keys import public_generator, public_seed
 from hf_dpsynth.registry import closest
@@ -108,8 +109,9 @@ def study(
     runner = _Runner(material, seeds, seed, confidence)
     baseline = runner.majority()
     rows = [baseline, *runner.zero_shot(chosen)]
-    for source in material.sources:
-        rows += [row for model in chosen for row in runner.rows(source, model, sizes)]
+    pairs = [(source, model) for source in material.sources for model in chosen]
+    for source, model in progress_bar(iterable=pairs, desc="Training on each source", unit="model"):
+        rows += runner.rows(source, model, sizes)
     return Study(
         rows=tuple(rows),
         classes=material.test.classes,

@@ -74,7 +74,7 @@ class InContext:
             if not getattr(self, name):
                 raise ConfigError(f"{name} is empty; a prompt and its last part have at least one token")
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Return the public name of the model with its number of demonstrations."""
         return f"in-context {self._language_model.id}, {self.shots} shots"

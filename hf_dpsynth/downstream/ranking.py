@@ -18,6 +18,7 @@ from hf_dpsynth.downstream.sources import Source, gather
 from hf_dpsynth.downstream.table import markdown, shown
 from hf_dpsynth.downstream.word_cnn import WordCNN
 from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.logging import progress_bar
 from hf_dpsynth.metrics import rank_agreement
 from hf_dpsynth.privacy.keys import public_generator
 
@@ -55,7 +56,7 @@ class Agreement:
         trials (`tuple[Trial, ...]`): the trials in the order of the grid.
         spearman (`float`, *optional*): rank correlation; None where all accuracies of one side are equal.
         kendall (`float`, *optional*): tau-b; None likewise.
-        rbo (`float`): rank-biased overlap.
+        rbo (`float`, *optional*): rank-biased overlap; None likewise, because ties agree with anything.
         top_mean (`float`): mean test accuracy of the trials that the source ranks highest.
         top_std (`float`, *optional*): their standard deviation; None for a single trial.
         seconds (`float`): time of all trials.
@@ -67,7 +68,7 @@ class Agreement:
     trials: tuple[Trial, ...]
     spearman: float | None
     kendall: float | None
-    rbo: float
+    rbo: float | None
     top_mean: float
     top_std: float | None
     seconds: float
@@ -214,7 +215,8 @@ def _agreement(
 ) -> Agreement:
     """Run all trials on one source."""
     started = time.perf_counter()
-    trials = [_trial(model, source.examples, test, seed) for model in variants]
+    bar = progress_bar(iterable=variants, desc=f"Tuning on {source.name}", unit="trial")
+    trials = [_trial(model, source.examples, test, seed) for model in bar]
     validation = np.array([trial.validation_accuracy for trial in trials])
     tested = np.array([trial.test_accuracy for trial in trials])
     top = tested[np.argsort(-validation, kind="stable")[:num_top]]
@@ -226,7 +228,7 @@ def _agreement(
         trials=tuple(trials),
         spearman=correlation,
         kendall=rank_agreement.kendall(list(validation), list(tested)),
-        rbo=rank_agreement.rbo(list(validation), list(tested), persistence),
+        rbo=None if equal else rank_agreement.rbo(list(validation), list(tested), persistence),
         top_mean=float(top.mean()),
         top_std=float(top.std(ddof=1)) if num_top > 1 else None,
         seconds=time.perf_counter() - started,

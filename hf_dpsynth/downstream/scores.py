@@ -67,15 +67,15 @@ def wilson(share: float, number: int, confidence: float) -> tuple[float, float]:
     Raises:
         ConfigError: `confidence` is not between 0 and 1.
     Examples:
-        >>> wilson(0.5, 100, 0.95)
-        (0.404, 0.596)
+        >>> [round(bound, 3) for bound in wilson(0.5, 100, 0.95)]
+        [0.404, 0.596]
     """
     if not 0 < confidence < 1:
         raise ConfigError(f"confidence is {confidence}; it lies between 0 and 1")
     from scipy.stats import binomtest
 
     found = binomtest(round(share * number), number).proportion_ci(confidence, method="wilson")
-    return round(float(found.low), 3), round(float(found.high), 3)
+    return float(found.low), float(found.high)
 
 
 def _macro_f1(predicted: np.ndarray, labels: np.ndarray) -> float:

@@ -96,8 +96,9 @@ def gather(
         ConfigError: the data do not fit together; nothing was made when an argument alone shows it.
     """
     _check_synthetic(real, synthetic)
-    train, test = _halves(real, label_column=label_column, text_column=text_column, holdout=holdout, seed=seed)
-    text, label = read_columns(test.features, text_column, label_column, group_column)
+    features = (real["test"] if isinstance(real, dict) else real).features
+    text, label = read_columns(features, text_column, label_column, group_column)
+    train, test = _halves(real, label_column=label, text_column=text, holdout=holdout, seed=seed)
     read_columns(train.features, text, label, None)
     classes = class_names(label, train, test)
     if len(classes) < 2:
@@ -111,12 +112,14 @@ def gather(
         )
     if len(set(tested.groups)) > columns.MAX_LABELS:
         raise ConfigError(f"subgroup_column= has too many distinct values; the limit is {columns.MAX_LABELS}.")
-    sources = [Source(REAL, "none", trained, _copies(trained, tested))]
-    for name, value in synthetic.items():
+    sources = {}
+    # ready sets first: a mistake in one of them must not cost what a mechanism spends
+    for name, value in sorted(synthetic.items(), key=lambda item: callable(item[1])):
         made = one_split(value(train) if callable(value) else value, name)
         rows = _read_synthetic(made, name, text, label, classes)
-        sources.append(Source(name, guarantee_of(made), rows, _copies(rows, tested)))
-    return Material(tested, tuple(sources))
+        sources[name] = Source(name, guarantee_of(made), rows, _copies(rows, tested))
+    real_rows = Source(REAL, "none", trained, _copies(trained, tested))
+    return Material(tested, (real_rows, *(sources[name] for name in synthetic)))
 
 
 def _read_synthetic(made: Any, name: str, text: str, label: str, classes: tuple[str, ...]) -> Examples:

@@ -11,7 +11,7 @@ from hf_dpsynth.privacy.keys import public_generator
 from tests.downstream.tiny_models import CANARY, CAUSAL, rows, save_causal
 
 TEXTS = ["good film", "a very slow plot , dull actor", "", "w1 w2 w3 w4 w5 w6 w7 w8", "great"]
-LONG_WORDS = {"neg": "very bad w3", "pos": "good"}
+LONG_WORDS = {"neg": "very bad w3", "pos": "good w5"}
 
 
 @pytest.fixture(scope="module", params=list(CAUSAL))

@@ -68,7 +68,7 @@ def test_trials_that_are_all_equal_give_no_ranking_and_say_so(real):
     found = rank(real=real, synthetic={}, label_column="label", model=SMALL, learning_rates=(1e-9,),
                  weight_decays=(0.0, 1e-9), num_trials=2, top_fraction=0.5)  # fmt: skip
     row = found.rows[0]
-    assert row.spearman is None and row.kendall is None and row.top_std is None
+    assert row.spearman is row.kendall is row.rbo is None and row.top_std is None
     assert any("no ranking" in limit for limit in row.limits) and "| - " in found.table()
 
 
