@@ -217,6 +217,7 @@ def test_the_words_follow_the_claim(run, kind):
     assert ("NOT PRIVATE" in text) == (kind == "infinite")
     assert ("differentially private" in text) == (kind in ("sized", "budget"))
     assert ("number of records 24" in text) == (kind == "sized")
+    assert ("number of records not published" in text) == (kind == "budget")
     if kind in ("madlib", "clear"):
         assert "Metric DP at scale 7 per word" in text and "scale per word" in text and "DP epsilon alone" not in text
     if kind == "clear":
