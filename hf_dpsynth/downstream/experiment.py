@@ -192,7 +192,7 @@ class _Runner:
             size = min(wanted, len(source.examples))
             short = f"{source.name} has {size} of the {wanted} rows that {amount:g}x asks for" if size < wanted else ""
             if size in used:
-                said = f"{short}: not run again, see {used[size]:g}x"
+                said = f"{short or f'{amount:g}x is {size} rows'}: not run again, see {used[size]:g}x"
                 yield Row(
                     source=source.name, guarantee=source.guarantee, model=model.name, amount=amount, limits=(said,)
                 )

@@ -14,6 +14,7 @@ import numpy as np
 
 from hf_dpsynth.downstream.classifier import Classifier
 from hf_dpsynth.downstream.examples import Examples
+from hf_dpsynth.downstream.experiment import resolve
 from hf_dpsynth.downstream.sources import Source, gather
 from hf_dpsynth.downstream.table import markdown, shown
 from hf_dpsynth.downstream.word_cnn import WordCNN
@@ -127,7 +128,7 @@ def rank(
     synthetic: Mapping[str, Any],
     label_column: str,
     text_column: str | None = None,
-    model: WordCNN | Classifier | None = None,
+    model: str | WordCNN | Classifier = "word-cnn",
     holdout: float = 0.2,
     learning_rates: Sequence[float] = LEARNING_RATES,
     weight_decays: Sequence[float] = WEIGHT_DECAYS,
@@ -143,7 +144,7 @@ def rank(
         synthetic (`Mapping[str, Any]`): as in `study`: sets made from the training split alone, or functions of it.
         label_column (`str`): the column of labels.
         text_column (`str`, *optional*): the column of text; the only other string column when missing.
-        model (`WordCNN` or `Classifier`, *optional*): the model to tune; `WordCNN()` when missing.
+        model (`str`, `WordCNN` or `Classifier`): the model to tune, by name or as an instance with its other options.
         holdout (`float`): the share of the texts of a single Dataset that is held out.
         learning_rates (`Sequence[float]`): the sweep of the paper when missing.
         weight_decays (`Sequence[float]`): the sweep of the paper when missing.
@@ -156,7 +157,9 @@ def rank(
     Raises:
         ConfigError: an argument is wrong, or real and synthetic data do not fit together.
     """
-    tuned = WordCNN() if model is None else model
+    tuned = resolve(model)
+    if not isinstance(tuned, (WordCNN, Classifier)):
+        raise ConfigError(f"model is a {type(tuned).__name__}, which has no learning rate to tune; use 'word-cnn'.")
     pairs = grid(learning_rates, weight_decays, num_trials, seed)
     variants: list[WordCNN | Classifier] = [
         replace(tuned, learning_rate=rate, weight_decay=decay) for rate, decay in pairs

@@ -124,6 +124,12 @@ def test_amounts_take_nested_subsets_and_a_small_set_says_so():
     assert texts[0] <= texts[1] <= texts[2]
 
 
+def test_amounts_that_are_the_same_number_of_rows_run_once():
+    found = run(amounts=(0.5, 0.501))
+    assert [(r.amount, r.num_train) for r in found.rows if r.source == "real"] == [(0.5, 40), (0.501, None)]
+    assert "0.501x is 40 rows: not run again, see 0.5x" in found.rows[-1].limits
+
+
 def test_only_large_amounts_still_compare_with_all_real_rows():
     assert one(run(synthetic={}, amounts=(3,)), "real").num_train == 80
 
@@ -256,9 +262,9 @@ def test_names_stand_for_models():
 def test_real_models_on_real_rows():
     movie = data.load("movie")
     train, test = (movie[name].shuffle(seed=0) for name in ("train", "test"))  # the file is sorted by label
-    real = DatasetDict({"train": train.select(range(1500)), "test": test.select(range(200))})
+    real = DatasetDict({"train": train.select(range(800)), "test": test.select(range(200))})
     models = [WordCNN(epochs=4), Classifier(epochs=2), InContext(resamples=3)]
-    found = study(real=real, synthetic={"half": train.select(range(1500, 2300))}, label_column="label",
+    found = study(real=real, synthetic={"half": train.select(range(800, 1200))}, label_column="label",
                   models=models, seeds=1)  # fmt: skip
     for source in ("real", "half"):
         assert one(found, source, model="word-cnn").accuracy > 0.62

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from datasets import DatasetDict
 
-from hf_dpsynth.downstream import Classifier, WordCNN, rank
+from hf_dpsynth.downstream import Classifier, InContext, WordCNN, rank
 from hf_dpsynth.downstream.ranking import LEARNING_RATES, WEIGHT_DECAYS, grid
 from hf_dpsynth.errors import ConfigError
 from tests.downstream.tiny_models import CANARY, rows, save_encoder
@@ -81,7 +81,13 @@ def test_an_encoder_can_be_tuned_too(real, tmp_path):
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [({"num_trials": 1}, "num_trials"), ({"num_trials": 50}, "at most 49"), ({"top_fraction": 0}, "top_fraction")],
+    [
+        ({"num_trials": 1}, "num_trials"),
+        ({"num_trials": 50}, "at most 49"),
+        ({"top_fraction": 0}, "top_fraction"),
+        ({"model": InContext()}, "no learning rate"),
+        ({"model": "word-cn"}, "did you mean"),
+    ],
 )
 def test_bad_options_are_refused_before_anything_is_fitted(real, wrong, message):
     with pytest.raises(ConfigError, match=message):
