@@ -20,6 +20,7 @@ from hf_dpsynth.models import load_embedder
 from hf_dpsynth.models.assets import cache_folder
 from hf_dpsynth.models.base import Embedder
 from hf_dpsynth.plans import Plan
+from hf_dpsynth.publish.report import Report, write_report
 from hf_dpsynth.store import Store, write_whole
 
 FILE = "evaluation.json"
@@ -205,3 +206,43 @@ def _one(loaded: Any, split: str | None, source: str | os.PathLike[str]) -> Any:
     if wanted not in loaded:
         raise ConfigError(f"split {wanted!r} does not exist in {os.fspath(source)!r}; it has {', '.join(loaded)}.")
     return loaded[wanted]
+
+
+def report(
+    run: str | os.PathLike[str],
+    real: str | os.PathLike[str] | Sequence[str] | None = None,
+    *,
+    study: Any = None,
+    text_column: str | None = None,
+    split: str | None = None,
+    embedder: str | Embedder = "minilm",
+) -> Report:
+    """Write the report of a run, with the evaluation that RUN.private/ holds.
+
+    Args:
+        run (`str` or path): the run directory. Its page holds released and public material only.
+        real (`str`, path or `Sequence[str]`, *optional*): the real texts, for a second page in RUN.private/.
+            Sensitive.
+        study (`Study`, *optional*): a downstream study, for the second page. Sensitive.
+        text_column (`str`, *optional*): the column of text of the real data.
+        split (`str`, *optional*): its split.
+        embedder (`str` or object with `.embed`): the model for the map of both sets.
+    Returns:
+        `Report`: where the pages lie.
+    Raises:
+        ConfigError: the folder is no run, or its files contradict its claim.
+    """
+    evaluation = held(run)
+    plan = plan_of(Path(run))
+    texts = None
+    if isinstance(real, (str, os.PathLike)):
+        texts = texts_of(real, text_column, split, also=None if plan is None else plan.text_column)
+    elif real is not None:
+        texts = list(real)
+    return write_report(
+        run,
+        real=texts,
+        metrics=None if evaluation is None else evaluation.results,
+        study=study,
+        embedder=embedder if texts is not None else None,
+    )

@@ -92,3 +92,23 @@ def evaluate_verb(
         say(f"kept in {found.path}")
     if any("error" in result for result in found.results.values()):
         raise typer.Exit(1)
+
+
+@app.command("report")
+def report_verb(
+    run: RunFolder,
+    real: Annotated[
+        str | None, typer.Option(metavar="B", help="The real texts, for a second page that stays with you.")
+    ] = None,
+    text_column: Annotated[str | None, typer.Option(help="The column of text of the real data.")] = None,
+    split: Annotated[str | None, typer.Option(help="The split of the real data.")] = None,
+    embedder: Annotated[str, typer.Option(help="A model for the map of both sets.")] = "minilm",
+) -> None:
+    """Write the report of a run, a page to publish; with real texts or an evaluation also a private one."""
+    from hf_dpsynth.evaluation import report
+
+    written = report(run, real, text_column=text_column, split=split, embedder=embedder)
+    say(f"report: {written.public}")
+    if written.private is not None:
+        say(f"report of private figures: {written.private}")
+        say("That page reads real texts: no guarantee covers it. Keep it.")
