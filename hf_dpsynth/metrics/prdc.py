@@ -95,6 +95,7 @@ class PRDC(EmbeddingMetric):
     description: ClassVar[str] = "precision, recall, density and coverage of synthetic texts, with floors; 1 is best"
     source: ClassVar[str] = "Kynkäänniemi et al. 2019, arXiv:1904.06991; Naeem et al. 2020, arXiv:2002.09797"
     higher_is_better: ClassVar[bool | None] = True
+    least_rows: ClassVar[int] = 6  # one more than the default k
     k: int = 5
 
     def __post_init__(self) -> None:

@@ -70,8 +70,10 @@ def test_bad_rows_and_options_are_refused():
             PRDC(k=k)
         with pytest.raises(ConfigError, match="k is"):
             prdc(p, p, k=k)
-    with pytest.raises(ConfigError, match="at least 6 rows in each set"):
+    with pytest.raises(ConfigError, match="6 synthetic and 12 real texts"):
         PRDC().compare(p, p[:8])
+    with pytest.raises(ConfigError, match="at least 9 rows in each set"):
+        PRDC(k=8).compare(p, p[:16])
 
 
 def test_the_metric_reports_all_figures_with_floors_and_a_limit_for_few_rows():
