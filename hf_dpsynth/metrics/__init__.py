@@ -5,6 +5,7 @@ figures. A metric that read private references says `uses_private_data=True`: no
 """
 
 import importlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,12 @@ def _known(name: str) -> str:
     return bare
 
 
-def load(name: str, **options: Any) -> Any:
+def load(name: str, *, params: Mapping[str, Any] | None = None) -> Any:
     """Return a metric.
 
     Args:
         name (`str`): e.g. `"mauve"`.
-        options: fields of the metric, e.g. `num_buckets=100`.
+        params (`Mapping`, *optional*): fields of the metric, e.g. `{"num_buckets": 100}`.
     Returns:
         an object with `.compute(...)`.
     Raises:
@@ -57,7 +58,7 @@ def load(name: str, **options: Any) -> Any:
     """
     bare = _known(name)
     metric = getattr(importlib.import_module(f"{__name__}.{bare}"), _TABLE[bare])
-    return metric().with_options(**options)
+    return metric().with_params(params or {})
 
 
 def path(name: str) -> str:

@@ -6,7 +6,7 @@ same number of rows, over several public splits, and says which rows it could no
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -36,16 +36,18 @@ class Metric(ABC):
         """List the options."""
         return [field.name for field in fields(cls)]
 
-    def with_options(self, **options: Any) -> Self:
+    def with_params(self, params: Mapping[str, Any]) -> Self:
         """Return the same metric with other options.
 
+        Args:
+            params (`Mapping`): values of fields.
         Raises:
             ConfigError: there is no such option; the closest one is named.
         """
-        for name in options:
+        for name in params:
             if name not in self.options():
                 raise ConfigError(f"{self.name} has no option {name!r}{closest(name, self.options())}")
-        return replace(self, **options)
+        return replace(self, **params)
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ class _InMemory:
             raise ConfigError(f"{self.metric.name} has no predictions. Pass predictions=, or call add_batch before.")
         if "references" not in held and self.metric.needs_references:
             raise ConfigError(f"{self.metric.name} has no references. Pass references=, or call add_batch before.")
-        metric = cast(Any, self.metric.with_options(**chosen))
+        metric = cast(Any, self.metric.with_params(chosen))
         result: dict[str, Any] = metric.compute(**held, **passed)
         return result
 

@@ -82,7 +82,7 @@ def test_a_score_that_is_no_number_is_an_error():
 
 def test_an_unknown_option_or_metric_names_the_closest():
     with pytest.raises(ConfigError, match="did you mean 'num_bins'"):
-        metrics.load("ngram", num_bin=3)
+        metrics.load("ngram", params={"num_bin": 3})
     with pytest.raises(ConfigError, match="did you mean 'mauve'"):
         metrics.load("mauv")
     with pytest.raises(ConfigError, match="holdout= is empty"):

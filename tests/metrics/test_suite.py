@@ -35,7 +35,7 @@ def test_a_metric_that_cannot_be_computed_says_why_and_the_others_go_on():
 
 
 def test_metrics_with_options_of_their_own_and_names_that_are_none():
-    found = compare(MADE, REAL, metrics=[metrics.load("distinct_n", max_n=5)])
+    found = compare(MADE, REAL, metrics=[metrics.load("distinct_n", params={"max_n": 5})])
     assert "distinct_n_5" in found["distinct_n"]
     with pytest.raises(ConfigError, match="each once"):
         compare(MADE, REAL, metrics=["ngram", "ngram"])
