@@ -14,7 +14,7 @@ FLOORS = (
     {"extras", "guarantees", "registry"},
     {"compute", "devices"},
     {"privacy"},
-    {"models", "columns", "formats"},
+    {"models", "columns", "formats", "tables"},
     {"data", "plans"},
     {"release", "store", "inputs"},
     {"run"},
@@ -22,8 +22,8 @@ FLOORS = (
     {"metrics"},
     {"downstream"},
     {"publish"},
-    {"dataset"},
-    {"attach", "demo", "recipe", "doctor", "evaluation"},
+    {"dataset", "evaluation"},
+    {"attach", "demo", "recipe", "doctor"},
     {"cli", "__init__"},
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
