@@ -11,12 +11,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hf_dpsynth.errors import ConfigError, PrivacyError
+from hf_dpsynth import tables
+from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import get_logger
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from hf_dpsynth.mechanisms.base import Privatizer
     from hf_dpsynth.models.base import Embedder, TextGenerator
     from hf_dpsynth.plans import Plan
@@ -113,7 +112,7 @@ def privatize(
                 write = partial(_write_privatized, store, name, rows, column, kept)
                 release_split(ledger, name, records[name], job, write, written=store.data_path(name).exists())
             ledger.finish()
-        made = {name: _read(store.data_path(name)) for name in splits}
+        made = {name: tables.read_rows(store.data_path(name)) for name in splits}
         release = Release(
             plan=plan,
             guarantee=plan.guarantee,
@@ -132,7 +131,7 @@ def synthesize(
     mechanism: Any = "aug-pe",
     *,
     epsilon: float,
-    delta: float | None = None,
+    delta: float | str | None = None,
     text_column: str | None = None,
     label_column: str | Sequence[str] | None = None,
     labels: Sequence[Any] | Mapping[str, Any] | None = None,
@@ -226,20 +225,23 @@ def synthesize(
         generator=models.load_generator("smollm2-135m" if generator is None else generator),
         embedder=models.load_embedder("minilm" if embedder is None else embedder),
     )
+    models_used = getattr(found, "models_used", ("generator", "embedder"))
+    if embedder is not None and "embedder" not in models_used:
+        raise ConfigError(f"{found.name} takes no embedder=; leave it out.")
     plan = plan_synthesis(
         found,
         epsilon=epsilon,
         delta=delta,
-        num_records=len(data) if num_records is None and (delta is None or num_rows is None) else num_records,
+        num_records=_declared(len(data), num_records, found, delta, num_rows),
         num_rows=num_rows,
         labels=domain,
         proportions=proportions,
         adjacency=adjacency,
         unit=unit,
         account="pld" if budget is None else "rdp",
-        assumptions=() if _is_ours(inputs.embedder) else (_ROW_INDEPENDENT,),
+        assumptions=() if _is_ours(inputs.embedder) or "embedder" not in models_used else (_ROW_INDEPENDENT,),
         seed=check_seed(seed),
-        model_ids={"generator": _model_id(inputs.generator), "embedder": _model_id(inputs.embedder)},
+        model_ids={role: _model_id(getattr(inputs, role)) for role in models_used},
         text_column=column,
         label_columns=conditions,
         insecure_noise=insecure_noise_seed is not None,
@@ -254,12 +256,14 @@ def synthesize(
         if not (ledger.finished and store.data_path("train").exists()):
             run = Run(ledger, store, keys(insecure_noise_seed), devices())
             rows = [columns.encode(features, row) for row in found.run(records, inputs, plan, run)]
-            store.write_data("train", _parquet(features, {name: [row[name] for row in rows] for name in features}))
+            store.write_data(
+                "train", tables.parquet_writer(features, {name: [row[name] for row in rows] for name in features})
+            )
             ledger.finish()
         notes = tuple(
             f"{key} was charged and lost when a process stopped; its round was skipped." for key in ledger.lost
         )
-        made = _read(store.data_path("train"))
+        made = tables.read_rows(store.data_path("train"))
         release = Release(
             plan=plan,
             guarantee=ledger.guarantee(),
@@ -269,28 +273,34 @@ def synthesize(
             rows=rows_of({"train": made}),
         )
         release = record(release, store)
-    if hasattr(found, "more"):
-        # the table, not the dataset: a release that held its dataset would keep it alive for ever
-        further = partial(_further_rows, found, inputs.generator, plan, made.data.table)
-        release = replace(release, sampler=further)
+        if hasattr(found, "sampler"):
+            # the table, not the dataset: a release that held its dataset would keep it alive for ever
+            further = partial(_further_rows, found.sampler(inputs, plan, store), plan, made.data.table)
+            release = replace(release, sampler=further)
     result = _like(ds, {"train": made})
     remember(result, release)
     return result
 
 
-def _further_rows(mechanism: Any, generator: Any, plan: "Plan", table: Any, num_rows: int, seed: int) -> Any:
+def _declared(present: int, num_records: int | None, mechanism: Any, delta: Any, num_rows: int | None) -> int | None:
+    """Return the number of records that the plan may use: the declared one, or where it needs one, the true one."""
+    needs = delta in (None, "1/n") or num_rows is None or getattr(mechanism, "uses_num_records", False)
+    return present if num_records is None and needs else num_records
+
+
+def _further_rows(sampler: Any, plan: "Plan", table: Any, num_rows: int, seed: int) -> Any:
     """Return a fresh Dataset of rows that a mechanism makes from released ones."""
     from datasets import Dataset
 
     from hf_dpsynth import columns
     from hf_dpsynth.mechanisms.planning import check_seed
 
-    number, made = _at_least_one("num_rows", num_rows), _fresh(table)
+    number, made = _at_least_one("num_rows", num_rows), tables.fresh(table)
     released = list(zip(made[plan.text_column][:], columns.read_rows(made, plan.label_columns), strict=True))
-    rows = mechanism.more(released, generator, plan, number, check_seed(seed))
+    rows = sampler(released, number, check_seed(seed))
     encoded = [columns.encode(made.features, row) for row in rows]
     values = {name: [row[name] for row in encoded] for name in made.features}
-    return _fresh(Dataset.from_dict(values, features=made.features).data.table)
+    return tables.fresh(Dataset.from_dict(values, features=made.features).data.table)
 
 
 def _at_least_one(name: str, number: Any) -> int:
@@ -360,37 +370,5 @@ def _write_privatized(
     names = [name for name in rows.features if name in (column, *kept)]
     features = columns.output_features(rows.features, names, column)
     store.write_data(
-        split, _parquet(features, {name: texts if name == column else rows[name][:] for name in features})
+        split, tables.parquet_writer(features, {name: texts if name == column else rows[name][:] for name in features})
     )
-
-
-def _parquet(features: Any, values: dict[str, list[Any]]) -> Any:
-    """Return a function that writes columns to a Parquet file with their features in its schema."""
-    import pyarrow.parquet as parquet
-    from datasets import Dataset
-
-    def write(path: "Path") -> None:
-        # encoded by `datasets`, whose own writer would count the rows in a log
-        parquet.write_table(Dataset.from_dict(values, features=features).data.table, path)
-
-    return write
-
-
-def _read(path: "Path") -> Any:
-    """Return a fresh Dataset of released rows."""
-    import pyarrow.parquet as parquet
-
-    if not path.exists():
-        raise PrivacyError(f"the rows of {path} are gone, and so is the key of their noise. Pass another out=.")
-    return _fresh(parquet.read_table(path))
-
-
-def _fresh(table: Any) -> Any:
-    """Return a Dataset with a random fingerprint and a DatasetInfo of features only."""
-    import secrets
-
-    from datasets import Dataset, DatasetInfo, Features
-    from datasets.table import InMemoryTable
-
-    info = DatasetInfo(features=Features.from_arrow_schema(table.schema))
-    return Dataset(InMemoryTable(table), info=info, fingerprint=secrets.token_hex(8))

@@ -21,6 +21,8 @@ _PACKAGES = (
     ("sentence-transformers", "models"),
     ("accelerate", "models"),
     ("spacy", "tagger"),
+    ("peft", "finetune"),
+    ("opacus", "finetune"),
     ("evaluate", "metrics"),
     ("scikit-learn", "metrics"),
     ("pot", "metrics"),

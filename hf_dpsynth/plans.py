@@ -31,6 +31,8 @@ class Facts:
         proportions (`tuple[float, ...]`, *optional*): declared shares of `labels`; None when they are bought.
         adjacency (`str`): the neighbouring relation.
         unit (`str`): whose contribution is protected.
+        mu (`float`, *optional*): mu of Gaussian DP at the target, of which shares are given to parts of a mechanism;
+            None without a target.
     """
 
     num_records: int | None = None
@@ -39,6 +41,7 @@ class Facts:
     proportions: tuple[float, ...] | None = None
     adjacency: str = "add-remove"
     unit: str = "record"
+    mu: float | None = None
 
     @property
     def buys_proportions(self) -> bool:
@@ -48,11 +51,15 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """An upper bound on the work of a run: calls of the language model, tokens it makes, texts to embed."""
+    """An upper bound on the work of a run: calls of the language model, tokens it makes, texts to embed.
+
+    Training reads an expected number of tokens.
+    """
 
     lm_calls: int = 0
     tokens: int = 0
     embeddings: int = 0
+    training_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

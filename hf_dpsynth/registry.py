@@ -40,6 +40,16 @@ _TABLE = (
         "Xie et al. 2024, arXiv:2403.01749",
         "hf_dpsynth.mechanisms.evolution.aug_pe:AugPE",
     ),
+    *(
+        Entry(
+            name,
+            "synthesize",
+            "(epsilon, delta)-DP per record",
+            "Kurakin et al. 2023, arXiv:2306.01684",
+            f"hf_dpsynth.mechanisms.finetune.tuning:{attribute}",
+        )
+        for name, attribute in (("dp-lora", "DPLora"), ("dp-prompt-tuning", "DPPromptTuning"), ("dp-full", "DPFull"))
+    ),
     Entry(
         "madlib",
         "privatize",

@@ -7,6 +7,7 @@ key of the data's commitment for one, lies beside it in RUN.private/, readable b
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -170,6 +171,18 @@ class Store:
         _sync(partial)
         partial.replace(path)
         _sync(path.parent)
+
+    def write_folder(self, name: str, write: Callable[[Path], Any]) -> None:
+        """Let `write` fill a folder of the run, then put it at its place in one step."""
+        partial, place = self.folder / f"{name}.partial", self.folder / name
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        write(partial)
+        for path in partial.rglob("*"):
+            if path.is_file():
+                _sync(path)
+        partial.replace(place)
+        _sync(self.folder)
 
     def add_time(self, seconds: float) -> None:
         """Note how long a start of the run took, in RUN.private/: run time follows the number of private records."""

@@ -55,6 +55,9 @@ class Synthesizer(Protocol):
         """Yield the synthetic rows."""
         ...
 
+    # A mechanism that can make further rows from what it released also has
+    # sampler(public, plan, store) -> Callable[[released rows, number of rows, seed], rows].
+
 
 class Privatizer(Protocol):
     """A mechanism that turns each text into another text."""

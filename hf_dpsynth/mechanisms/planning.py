@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-from dp_accounting import DpEvent, SelfComposedDpEvent
+from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 
 from hf_dpsynth import registry
 from hf_dpsynth.columns import label_domain
@@ -30,7 +30,7 @@ def plan(
     mechanism: Any,
     *,
     epsilon: float,
-    delta: float | None = None,
+    delta: float | str | None = None,
     num_records: int | None = None,
     num_rows: int | None = None,
     labels: Sequence[Any] | Mapping[str, Any] | None = None,
@@ -44,7 +44,8 @@ def plan(
     Args:
         mechanism (`str` or a mechanism): a name of `list_mechanisms()`, or an instance.
         epsilon (`float`): the epsilon to plan for; `float("inf")` for no privacy.
-        delta (`float`, *optional*): its delta; min(1e-5, 1/(n ln n)) rounded down to a power of ten when missing.
+        delta (`float`, *optional*): its delta; min(1e-5, 1/(n ln n)) rounded down to a power of ten when missing;
+            `"1/n"` is the choice of many papers.
         num_records (`int`, *optional*): the number of records, declared public.
         num_rows (`int`, *optional*): rows to make.
         labels (`Sequence` or `dict`, *optional*): the label domain, declared public.
@@ -160,6 +161,10 @@ def check_seed(seed: Any) -> int:
 
 def _delta(delta: Any, epsilon: float, num_records: int | None) -> float | None:
     """Return the delta to plan with; None only when epsilon is infinite."""
+    if delta == "1/n":
+        if num_records is None or num_records < 2:
+            raise ConfigError("delta='1/n' needs a declared num_records of at least 2. Pass num_records=.")
+        return 1 / num_records
     if delta is None:
         if math.isinf(epsilon):
             return None
@@ -192,7 +197,7 @@ def plan_synthesis(
     mechanism: Synthesizer,
     *,
     epsilon: float,
-    delta: float | None = None,
+    delta: float | str | None = None,
     num_records: int | None = None,
     num_rows: int | None = None,
     labels: Sequence[tuple[Any, ...]] = ((),),
@@ -230,7 +235,9 @@ def plan_synthesis(
             f"unit={unit!r} is not offered by {mechanism.name}; it protects each record (unit='record')."
         )
     num_records, num_rows = _whole("num_records", num_records), _whole("num_rows", num_rows)
-    uses = "delta" if delta is None and not math.isinf(epsilon) else ""
+    uses = "delta" if delta in (None, "1/n") and not math.isinf(epsilon) else ""
+    if getattr(mechanism, "uses_num_records", False):
+        _check_sampled(mechanism, num_records, adjacency)
     if num_records is not None and adjacency != "add-remove":
         # a number that is declared is published with the plan, so it is not protected
         uses, num_rows = uses or "num_records", num_rows or num_records
@@ -242,6 +249,7 @@ def plan_synthesis(
         labels=tuple(labels),
         proportions=None if proportions is None else tuple(proportions),
         adjacency=relation,
+        mu=None if math.isinf(epsilon) or delta is None else gaussian_mu(epsilon, delta),
     )
     multiplier = _multiplier(mechanism, facts, epsilon, delta, account)
     return Plan(
@@ -269,11 +277,21 @@ def plan_synthesis(
     )
 
 
+def _check_sampled(mechanism: Synthesizer, num_records: int | None, adjacency: str | None) -> None:
+    """Refuse to sample records with a probability that nobody declared."""
+    if num_records is None:
+        raise ConfigError(f"{mechanism.name} samples batch_size of num_records records. Declare num_records=.")
+    if adjacency == "add-remove":
+        raise ConfigError(
+            f"adjacency='add-remove' protects the number of records, but {mechanism.name} samples a public share of "
+            "them. Leave adjacency out: it is 'zero-out'."
+        )
+
+
 def _multiplier(mechanism: Synthesizer, facts: Facts, epsilon: float, delta: float | None, account: str) -> float:
     if math.isinf(epsilon) or delta is None:
         return 0.0
-    unit_event = mechanism.event(1.0, facts)
-    start = math.sqrt(_zcdp_total(unit_event)) / gaussian_mu(epsilon, delta)
+    start = _start(mechanism.event(1.0, facts), gaussian_mu(epsilon, delta))
     return calibrate(
         lambda multiplier: mechanism.event(multiplier, facts),
         epsilon,
@@ -284,6 +302,19 @@ def _multiplier(mechanism: Synthesizer, facts: Facts, epsilon: float, delta: flo
     )
 
 
-def _zcdp_total(event: DpEvent) -> float:
-    """Return the squared mu of Gaussian DP at noise multiplier 1 of releases of counts; 1 where it is not known."""
-    return sum(2 * getattr(leaf, "rho", 0.0) * count for leaf, count in leaves(event).items()) or 1.0
+def _start(unit_event: DpEvent, mu: float) -> float:
+    """Guess the noise multiplier from the event at multiplier 1.
+
+    The squared mu of releases of counts add up; many sampled Gaussian steps tend to mu = q sqrt(T (e^(1/s^2) - 1)).
+    """
+    counts = leaves(unit_event)
+    sampled = sum(
+        leaf.sampling_probability**2 * count
+        for leaf, count in counts.items()
+        if isinstance(leaf, PoissonSampledDpEvent)
+    )
+    if sampled:
+        return 1 / math.sqrt(math.log1p(mu**2 / sampled))
+    steps = sum(count for leaf, count in counts.items() if isinstance(leaf, GaussianDpEvent))
+    votes = sum(2 * getattr(leaf, "rho", 0.0) * count for leaf, count in counts.items())
+    return math.sqrt((votes + steps) or 1.0) / mu

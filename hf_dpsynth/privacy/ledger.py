@@ -196,6 +196,17 @@ class Ledger:
             raise ResumeMismatch(f"{key} was released with another event or population. Pass another out=.")
         return None if row["state"] == "charged" else json.loads(row["value"])
 
+    def value(self, key: str) -> Any:
+        """Return the committed value of a key.
+
+        Raises:
+            PrivacyError: it was not committed.
+        """
+        row = self._row(key)
+        if row is None or row["state"] != "committed":
+            raise PrivacyError(f"{key} is not committed.")
+        return json.loads(row["value"])
+
     def steps(self, key: str, event: DpEvent, n: int) -> None:
         """Spend `n` steps of an iterative mechanism in one charge, before the first of them runs."""
         self.charge(key, event, count=n)

@@ -11,7 +11,7 @@ from importlib import resources
 from itertools import islice
 from typing import Any
 
-from dp_accounting import DpEvent
+from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent
 
 from hf_dpsynth import registry
 from hf_dpsynth.errors import ConfigError, PrivacyError
@@ -86,7 +86,7 @@ def to_privacy_json(release: Release) -> dict[str, Any]:
         "definition": "metric_dp" if isinstance(guarantee, MetricDP) else "approximate_dp",
         "model": "local" if isinstance(guarantee, MetricDP) else "central",
         "parameters": _parameters(plan, guarantee),
-        "privacy_unit": _unit(guarantee),
+        "privacy_unit": _unit(plan, guarantee),
         "adjacency": plan.adjacency.replace("-", "_"),
         "scope": _scope(plan, guarantee),
         "source": {
@@ -149,13 +149,16 @@ def _parameters(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
     return {**_epsilon_delta(plan, guarantee), **nothing, "metric_dp": metric}
 
 
-def _unit(guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
+def _unit(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
     metric = isinstance(guarantee, MetricDP)
+    bounding = "each word gets noise of its own" if metric else "each record adds at most one unit"
+    if _backend(plan.event) == "randomgen" and not metric:
+        bounding = "each record's gradient is clipped to a norm, in every batch that it enters"
     return {
         "level": "token" if metric else "record",
         "column": None,
         "max_contributions": 1,
-        "contribution_bounding": "each word gets noise of its own" if metric else "each record adds at most one unit",
+        "contribution_bounding": bounding,
         "description": f"one {guarantee.unit}",
     }
 
@@ -183,14 +186,32 @@ def access(leaf: DpEvent, count: int) -> str:
         return f"{count} x a vector of counts, of which a record moves {moves}, with noise of sigma {leaf.sigma:.6g}"
     if isinstance(leaf, MultivariateLaplaceDpEvent):
         return f"{count} x each word of each text, with noise of scale {leaf.epsilon:.6g} on its embedding"
+    if isinstance(leaf, PoissonSampledDpEvent) and isinstance(leaf.event, GaussianDpEvent):
+        batch = f"a batch that each record enters alone with probability {leaf.sampling_probability:.6g}"
+        noise = f"noise multiplier {leaf.event.noise_multiplier:.6g}"
+        return f"{count} x the sum of the clipped gradients of {batch}, {noise}"
+    if isinstance(leaf, GaussianDpEvent):
+        noise = f"noise multiplier {leaf.noise_multiplier:.6g}"
+        return f"{count} x a pass over all records in batches of clipped gradients, {noise}"
     return f"{count} x {type(leaf).__name__}"
 
 
 def _backend(event: DpEvent) -> str:
+    """Return what draws the noise; where counts stand beside gradients, what is not exact counts."""
     kinds = {type(leaf) for leaf in leaves(event)}
-    if DiscreteGaussianDpEvent in kinds:
-        return "opendp"
-    return "randomgen" if MultivariateLaplaceDpEvent in kinds else "none"
+    if kinds & {MultivariateLaplaceDpEvent, GaussianDpEvent, PoissonSampledDpEvent}:
+        return "randomgen"
+    return "opendp" if DiscreteGaussianDpEvent in kinds else "none"
+
+
+def _sampling(event: DpEvent) -> str:
+    """Return how records are drawn, which is what the accountant assumes: sampler and event are one object."""
+    kinds = {type(leaf) for leaf in leaves(event)}
+    if PoissonSampledDpEvent in kinds:
+        return "Poisson: each record enters each batch alone with a public probability"
+    if GaussianDpEvent in kinds:
+        return "shuffled batches: each record is in one batch of each pass, no amplification is claimed"
+    return "none: every record is read"
 
 
 def _mechanism(release: Release) -> dict[str, Any]:
@@ -225,7 +246,7 @@ def _accounting(release: Release) -> dict[str, Any]:
         "extra_deltas": [],
         "discretisation": {"interval": plan.discretisation or None, "rounding": ROUNDING},
         "assumptions": assumptions,
-        "sampling": {"assumed": "none: every record is read", "actual": "none: every record is read"},
+        "sampling": {"assumed": _sampling(plan.event), "actual": _sampling(plan.event)},
     }
 
 

@@ -9,6 +9,7 @@ merged before the vote, and clean votes that are never stored.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ from hf_dpsynth.privacy.keys import public_generator, public_seed
 from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.privacy.selection import count_event, distinct, noisy_label_counts, noisy_votes
 from hf_dpsynth.run import Run
+from hf_dpsynth.store import Store
 
 LABEL_SHARE = 0.05
 _BLOCK = 256
@@ -153,18 +155,14 @@ class AugPE:
             label = plan.labels[evolution.label_of(position)]
             yield {plan.text_column: texts[position], **dict(zip(plan.label_columns, label, strict=True))}
 
-    def more(
-        self, released: Sequence[tuple[str, Label]], generator: TextGenerator, plan: Plan, num_rows: int, seed: int
-    ) -> Iterator[Row]:
-        """Yield further rows: variations of released ones, in the shares they have. Post-processing, no charge.
+    def sampler(self, public: PublicInputs, plan: Plan, store: Store) -> Any:
+        """Return what makes further rows: variations of released ones. Post-processing, no charge."""
+        return partial(self.more, public.generator, plan)
 
-        Args:
-            released (`Sequence[tuple[str, tuple]]`): text and label of each released row. Public.
-            generator (`TextGenerator`): makes the texts.
-            plan (`Plan`): of the release.
-            num_rows (`int`): rows to make.
-            seed (`int`): of public randomness; another seed gives other rows.
-        """
+    def more(
+        self, generator: TextGenerator, plan: Plan, released: Sequence[tuple[str, Label]], num_rows: int, seed: int
+    ) -> Iterator[Row]:
+        """Yield variations of released rows, in the shares their labels have; another seed gives other rows."""
         by_label = [[text for text, own in released if own == label] for label in plan.labels]
         parts = largest_remainder(num_rows, [float(len(texts)) for texts in by_label])
         for label, texts, part in zip(plan.labels, by_label, parts, strict=True):

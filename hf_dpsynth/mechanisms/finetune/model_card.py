@@ -1,0 +1,51 @@
+"""The card of a tuned model: what it is, and the guarantee that it carries wherever it goes."""
+
+import yaml
+
+from hf_dpsynth.plans import Plan
+
+_NOT_PRIVATE = "NOT PRIVATE: the noise was drawn from a seed that anybody can use again."
+
+
+def model_card(plan: Plan, base: str) -> str:
+    """Return the README.md of a tuned model, rendered from its plan alone.
+
+    Args:
+        plan (`Plan`): of the run that tuned it.
+        base (`str`): the base model, as others load it.
+    Returns:
+        `str`: front matter and Markdown. Public.
+    """
+    statement = _NOT_PRIVATE if plan.insecure_noise else plan.guarantee.statement()
+    lora = plan.mechanism != "dp-full"
+    front = {
+        "base_model": base,
+        "library_name": "peft" if lora else "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": [plan.mechanism, *(["lora"] if plan.mechanism == "dp-lora" else [])],
+    }
+    params = "\n".join(f"| {name} | `{value}` |" for name, value in plan.params.items())
+    loader = "AutoPeftModelForCausalLM" if lora else "AutoModelForCausalLM"
+    library = "peft" if lora else "transformers"
+    return f"""---
+{yaml.safe_dump(front, sort_keys=False).strip()}
+---
+
+# A language model tuned with {plan.mechanism}
+
+{statement}
+
+The guarantee is of the records that this model was tuned on. It says nothing of what the base model learned before.
+Whatever is sampled from this model carries the same guarantee: that is post-processing.
+
+| parameter | value |
+|---|---|
+| noise_multiplier | `{plan.noise_multiplier}` |
+{params}
+
+```python
+from {library} import {loader}
+
+model = {loader}.from_pretrained("FOLDER")
+```
+"""

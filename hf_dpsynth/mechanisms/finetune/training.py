@@ -1,0 +1,296 @@
+"""DP-SGD on records, charged block by block: charge, steps, checkpoint, commit.
+
+A block of steps is charged before its first batch is drawn and committed after its checkpoint lies on disk. A process
+that is killed inside a block loses that block: its steps stay charged and are not repeated. Checkpoints hold
+parameters and the state of Adam, both functions of noisy sums, so a checkpoint is as public as the model; no key, no
+draw and no loss of a record is in it.
+"""
+
+import io
+import math
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hf_dpsynth.compute import per_example
+from hf_dpsynth.errors import ConfigError, PrivacyError, ResumeMismatch
+from hf_dpsynth.extras import need
+from hf_dpsynth.logging import get_logger, progress_bar
+from hf_dpsynth.mechanisms.base import PublicInputs, Row, largest_remainder
+from hf_dpsynth.mechanisms.finetune.examples import Encoder, Example
+from hf_dpsynth.mechanisms.finetune.generation import TunedModel
+from hf_dpsynth.mechanisms.finetune.model_card import model_card
+from hf_dpsynth.mechanisms.finetune.trainable import Trainable
+from hf_dpsynth.models.causal_lm import CausalLM
+from hf_dpsynth.plans import Label, Plan
+from hf_dpsynth.privacy.accounting import gaussian_mu, rdp_epsilon
+from hf_dpsynth.privacy.keys import public_generator
+from hf_dpsynth.privacy.records import PrivateRecords
+from hf_dpsynth.privacy.selection import count_event, noisy_label_counts
+from hf_dpsynth.privacy.sgd import ClippedSum
+from hf_dpsynth.run import Run
+from hf_dpsynth.store import Store, file_digest, write_whole
+
+if TYPE_CHECKING:
+    import torch
+
+    from hf_dpsynth.mechanisms.finetune.tuning import FineTuning
+
+ADAPTER = "adapter"
+_CHECKPOINTS = "checkpoints"
+_CHECK_TEXTS = ("a", "a short text", "a longer text that says a little more than the other two, and ends here")
+
+logger = get_logger(__name__)
+
+
+def synthetic_rows(
+    mechanism: "FineTuning", private: PrivateRecords, public: PublicInputs, plan: Plan, run: Run
+) -> Iterator[Row]:
+    """Tune the base model, write what was trained, and yield the planned rows in a public random order."""
+    if plan.num_rows is None or plan.num_records is None or plan.noise_multiplier is None:
+        raise ConfigError(f"{mechanism.name} needs num_rows= and num_records=")
+    trainable = trainable_of(mechanism, public, plan)
+    encoder = encoder_of(mechanism, trainable, plan)
+    sizes = largest_remainder(plan.num_rows, _shares(mechanism, private, plan, run))
+    if not (run.store.folder / ADAPTER).exists():
+        Training(mechanism, private, plan, run, trainable, encoder).fit()
+        run.store.write_folder(ADAPTER, lambda folder: _save(trainable, plan, folder))
+        shutil.rmtree(run.store.folder / _CHECKPOINTS, ignore_errors=True)
+    else:
+        trainable.restore(trainable.read(run.store.folder / ADAPTER))
+    tuned = TunedModel(trainable, encoder, mechanism)
+    wanted = [number for number, size in enumerate(sizes) for _ in range(size)]
+    texts = run.store.grow(
+        "rows", len(wanted), tuned.block, lambda start, stop: tuned.sample(wanted[start:stop], plan.seed, start)
+    )
+    for position in public_generator(plan.seed, "row order").permutation(len(texts)).tolist():
+        yield _row(plan, wanted[position], texts[position])
+
+
+def further_rows(
+    mechanism: "FineTuning", public: PublicInputs, plan: Plan, store: Store
+) -> Callable[[Sequence[tuple[str, Label]], int, int], Iterator[Row]]:
+    """Return what makes further rows, in the shares of the released ones, from what was trained."""
+    folder = store.folder / ADAPTER
+    # a temporary folder goes away with the run: then the parameters stay in memory
+    held = None if store.kept else trainable_of(mechanism, public, plan).read(folder)
+
+    def sample(released: Sequence[tuple[str, Label]], num_rows: int, seed: int) -> Iterator[Row]:
+        trainable = trainable_of(mechanism, public, plan)
+        trainable.restore(trainable.read(folder) if held is None else held)
+        tuned = TunedModel(trainable, encoder_of(mechanism, trainable, plan), mechanism)
+        counts = Counter(label for _, label in released)
+        sizes = largest_remainder(num_rows, [float(counts[label]) for label in plan.labels])
+        wanted = [number for number, size in enumerate(sizes) for _ in range(size)]
+        for start in range(0, len(wanted), tuned.block):
+            block = wanted[start : start + tuned.block]
+            for number, text in zip(block, tuned.sample(block, seed, start, stream="more"), strict=True):
+                yield _row(plan, number, text)
+
+    return sample
+
+
+def _save(trainable: Trainable, plan: Plan, folder: Path) -> None:
+    """Write what was trained, and a model card that carries the guarantee."""
+    trainable.save(folder)
+    (folder / "README.md").write_text(model_card(plan, trainable.base_id), encoding="utf-8")
+
+
+def _row(plan: Plan, label: int, text: str) -> Row:
+    return {plan.text_column: text, **dict(zip(plan.label_columns, plan.labels[label], strict=True))}
+
+
+def trainable_of(mechanism: "FineTuning", public: PublicInputs, plan: Plan) -> Trainable:
+    """Return the base model with fresh parameters to train.
+
+    Raises:
+        ConfigError: the generator is no local model.
+    """
+    name = getattr(public.generator, "model", None)
+    if not isinstance(public.generator, CausalLM) or not isinstance(name, str):
+        raise ConfigError(
+            f"{mechanism.name} tunes a local causal language model; generator= is a short name, a folder or a Hub id."
+        )
+    return Trainable(
+        name,
+        method=mechanism.method,
+        rank=getattr(mechanism, "rank", 0),
+        target_modules=getattr(mechanism, "target_modules", ""),
+        prompt_length=getattr(mechanism, "prompt_length", 0),
+        dtype=None if mechanism.dtype == "auto" else mechanism.dtype,
+        seed=plan.seed,
+    )
+
+
+def encoder_of(mechanism: "FineTuning", trainable: Trainable, plan: Plan) -> Encoder:
+    """Return the rules by which records become examples."""
+    return Encoder(
+        trainable.tokenizer, mechanism.prompt_template, plan.label_columns, plan.labels, mechanism.max_tokens
+    )
+
+
+def _shares(mechanism: "FineTuning", private: PrivateRecords, plan: Plan, run: Run) -> Sequence[float]:
+    """Return declared proportions, or noisy ones that are bought from the budget."""
+    if plan.proportions is not None or len(plan.labels) == 1:
+        return plan.proportions or (1.0,)
+    sigma = label_noise(mechanism, plan)
+    counts = run.ledger.release(
+        "label-counts",
+        count_event(sigma, plan.adjacency),
+        lambda: noisy_label_counts([len(private.of_label(label)) for label in plan.labels], sigma).tolist(),
+    )
+    return [1.0] * len(plan.labels) if counts is None else counts
+
+
+def label_noise(mechanism: "FineTuning", plan: Plan) -> float:
+    """Return the noise of the label histogram that the plan holds."""
+    target = getattr(plan.guarantee, "epsilon", math.inf)
+    mu = None if plan.delta is None or math.isinf(target) else gaussian_mu(target, plan.delta)
+    return mechanism.label_noise(plan.noise_multiplier or 0.0, mu)
+
+
+class Training:
+    """One run of DP-SGD. Holds private records, in memory only.
+
+    Args:
+        mechanism (`FineTuning`): the hyper-parameters.
+        private (`PrivateRecords`): the records. Sensitive.
+        plan (`Plan`): fixes sampling, steps and noise.
+        run (`Run`): ledger, store and secret randomness.
+        trainable (`Trainable`): what is trained, in place.
+        encoder (`Encoder`): records as examples.
+    """
+
+    def __init__(
+        self,
+        mechanism: "FineTuning",
+        private: PrivateRecords,
+        plan: Plan,
+        run: Run,
+        trainable: Trainable,
+        encoder: Encoder,
+    ) -> None:
+        self._torch = need("torch", extra="models", what="fine-tuning")
+        self._mechanism, self._plan, self._run = mechanism, plan, run
+        self._trainable, self._encoder = trainable, encoder
+        self._batches = mechanism.batches(plan.num_records or 0)
+        self._sigma = plan.noise_multiplier or 0.0
+        self._records = [
+            (number, text) for number, label in enumerate(plan.labels) for text in private.of_label(label)
+        ]
+        self._parameters = trainable.parameters
+        self._optimizer = self._torch.optim.Adam(self._parameters, lr=mechanism.learning_rate)
+
+    def fit(self) -> None:
+        """Run every block of steps that was not charged before, from the last checkpoint on."""
+        ledger, reached = self._run.ledger, 0
+        blocks = list(self._batches.blocks(self._mechanism.checkpoint_every))
+        fresh = [block for block in blocks if ledger.state(_key(*block)) is None]
+        for start, stop in blocks:
+            if ledger.state(_key(start, stop)) == "committed":
+                reached = stop
+        if reached:
+            self._resume(_key(reached - self._size(blocks, reached), reached))
+        if not fresh:
+            return
+        engine, before = self._checked_engine(), self._trainable.state()
+        bar = progress_bar(total=self._batches.steps, initial=fresh[0][0], desc=self._mechanism.name, unit="step")
+        for start, stop in fresh:
+            event, count = self._batches.block_event(self._sigma, start, stop)
+            ledger.steps(_key(start, stop), event, count)
+            for step in range(start, stop):
+                self._step(engine, step)
+                bar.update()
+            ledger.commit(_key(start, stop), {"sha256": self._checkpoint(_key(start, stop))})
+            self._prune(_key(start, stop))
+            if not bar.disable and self._plan.adjacency != "replace-one":
+                bar.set_postfix_str(self._spent(stop))
+        bar.close()
+        engine.close()
+        self._check_moved(before)
+
+    def _check_moved(self, before: list["torch.Tensor"]) -> None:
+        """Refuse to release a model that did not learn: some versions of libraries train nothing and say nothing."""
+        after = self._trainable.parameters
+        if all(self._torch.equal(old, new) for old, new in zip(before, after, strict=True)):
+            raise PrivacyError("no parameter moved in training. The installed torch, peft and opacus do not fit.")
+        if not all(bool(self._torch.isfinite(new).all()) for new in after):
+            raise PrivacyError("a parameter is not finite after training. Lower learning_rate.")
+
+    @staticmethod
+    def _size(blocks: list[tuple[int, int]], stop: int) -> int:
+        return next(end - start for start, end in blocks if end == stop)
+
+    def _checked_engine(self) -> per_example.Engine:
+        """Return the engine, after its gradients of public examples were compared with plain autograd."""
+        make = partial(
+            per_example.engine,
+            self._mechanism.engine,
+            self._trainable.module,
+            self._trainable.losses,
+            micro_batch_size=self._mechanism.micro_batch_size,
+        )
+        labels = len(self._encoder.prefixes)
+        public = [self._encoder.example(number % labels, text) for number, text in enumerate(_CHECK_TEXTS)]
+        per_example.check(make(), self._trainable.losses, public, rough=self._trainable.rough)
+        engine = make()
+        logger.info("%s computes per-example gradients with engine=%r", self._mechanism.name, engine.name)
+        return engine
+
+    def _step(self, engine: per_example.Engine, step: int) -> None:
+        """Take one step: draw, clip, add, noise, divide by the public expected batch size, update."""
+        rows = self._batches.batch(self._run.keys, step, len(self._records))
+        examples: list[Example] = sorted(
+            (self._encoder.example(*self._records[row]) for row in rows), key=lambda example: len(example.tokens)
+        )
+        total = ClippedSum(
+            [parameter.shape for parameter in self._parameters], self._mechanism.clip_norm, self._trainable.device
+        )
+        for gradients in engine.gradients(examples):
+            total.add(gradients)
+        noisy = total.noised(self._sigma, self._run.keys.generator("sgd-noise", step))
+        for parameter, gradient in zip(self._parameters, noisy, strict=True):
+            parameter.grad = (gradient / self._mechanism.batch_size).to(parameter.dtype)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def _spent(self, stop: int) -> str:
+        """Return a bound on the epsilon of the steps so far, which is public. By Renyi DP, which is quick."""
+        if self._sigma == 0 or self._plan.delta is None:
+            return "no privacy"
+        event = self._batches.event_until(self._sigma, stop)
+        return f"epsilon <= {rdp_epsilon(event, self._plan.delta, adjacency='zero-out'):.3g} so far"
+
+    def _checkpoint(self, key: str) -> str:
+        """Write parameters and optimizer, and return the digest."""
+        folder = self._run.store.folder / _CHECKPOINTS
+        folder.mkdir(exist_ok=True)
+        buffer = io.BytesIO()
+        state = {"parameters": self._trainable.state(), "optimizer": self._optimizer.state_dict()}
+        self._torch.save(state, buffer)
+        path = folder / f"{key}.pt"
+        write_whole(path, buffer.getvalue())
+        return file_digest(path)
+
+    def _prune(self, key: str) -> None:
+        """Take the checkpoints before a committed one away."""
+        for path in (self._run.store.folder / _CHECKPOINTS).glob("*.pt"):
+            if path.stem != key:
+                path.unlink()
+
+    def _resume(self, key: str) -> None:
+        """Go back to the last committed checkpoint."""
+        path = self._run.store.folder / _CHECKPOINTS / f"{key}.pt"
+        held = self._run.ledger.value(key)
+        if not path.exists() or file_digest(path) != held["sha256"]:
+            raise ResumeMismatch(f"{path} is gone or changed; without it this run cannot resume. Pass another out=.")
+        state = self._torch.load(path, weights_only=True, map_location=self._trainable.device)
+        self._trainable.restore(state["parameters"])
+        self._optimizer.load_state_dict(state["optimizer"])
+
+
+def _key(start: int, stop: int) -> str:
+    return f"steps-{start + 1:06d}-{stop:06d}"

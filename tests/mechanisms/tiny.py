@@ -1,0 +1,44 @@
+"""Random models of two layers with a vocabulary of a few words: real architectures that train in milliseconds."""
+
+import re
+
+from tests.stubs import WORDS
+
+VOCABULARY = (
+    "<pad> <s> </s> <unk> label : text pos neg stars one two A review awful fun bright private".split() + WORDS
+)
+
+
+def tokenizer(*, end="</s>", start="<s>", pad="<pad>"):
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {word: number for number, word in enumerate(dict.fromkeys(VOCABULARY))}
+    inner = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s+|(?=:)|(?=zq)"), "removed")
+    assert re.fullmatch(r"</?\w+>", end or "<x>")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner, eos_token=end, bos_token=start, pad_token=pad, unk_token="<unk>"
+    )
+
+
+def save(folder, kind="llama", **tokens):
+    """Write a random model and its tokenizer to a folder and return its path."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+    words = tokenizer(**tokens)
+    ids = {"bos_token_id": words.bos_token_id, "eos_token_id": words.eos_token_id, "pad_token_id": words.pad_token_id}
+    torch.manual_seed(0)
+    if kind == "llama":
+        config = LlamaConfig(
+            vocab_size=len(words), hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+            num_key_value_heads=1, max_position_embeddings=64, tie_word_embeddings=True, **ids,
+        )  # fmt: skip
+        model = LlamaForCausalLM(config)
+    else:
+        config = GPT2Config(vocab_size=len(words), n_embd=16, n_layer=2, n_head=2, n_positions=64, **ids)
+        model = GPT2LMHeadModel(config)
+    model.save_pretrained(folder)
+    words.save_pretrained(folder)
+    return str(folder)
