@@ -263,10 +263,10 @@ def test_real_models_on_real_rows():
     movie = data.load("movie")
     train, test = (movie[name].shuffle(seed=0) for name in ("train", "test"))  # the file is sorted by label
     real = DatasetDict({"train": train.select(range(800)), "test": test.select(range(200))})
-    models = [WordCNN(epochs=4), Classifier(epochs=2), InContext(resamples=3)]
+    models = [WordCNN(batch_size=32, patience=3), Classifier(batch_size=16), InContext(resamples=3)]
     found = study(real=real, synthetic={"half": train.select(range(800, 1200))}, label_column="label",
                   models=models, seeds=1)  # fmt: skip
     for source in ("real", "half"):
-        assert one(found, source, model="word-cnn").accuracy > 0.62
+        assert one(found, source, model="word-cnn").accuracy > 0.6
         assert one(found, source, model="minilm").accuracy > 0.7
     assert one(found, "real", num_train=6).accuracy > 0.52
