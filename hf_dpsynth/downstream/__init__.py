@@ -8,14 +8,28 @@ if TYPE_CHECKING:
     from hf_dpsynth.downstream.examples import Examples, split
     from hf_dpsynth.downstream.experiment import study
     from hf_dpsynth.downstream.in_context import InContext
+    from hf_dpsynth.downstream.private_training import DPOnReal
     from hf_dpsynth.downstream.ranking import Ranking, rank
     from hf_dpsynth.downstream.table import Row, Study
     from hf_dpsynth.downstream.word_cnn import WordCNN
 
-__all__ = ["Classifier", "Examples", "InContext", "Ranking", "Row", "Study", "WordCNN", "rank", "split", "study"]
+__all__ = [
+    "Classifier",
+    "DPOnReal",
+    "Examples",
+    "InContext",
+    "Ranking",
+    "Row",
+    "Study",
+    "WordCNN",
+    "rank",
+    "split",
+    "study",
+]
 
 _ROOMS = {
     "Classifier": "classifier",
+    "DPOnReal": "private_training",
     "Examples": "examples",
     "InContext": "in_context",
     "Ranking": "ranking",

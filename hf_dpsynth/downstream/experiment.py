@@ -16,8 +16,9 @@ from hf_dpsynth.downstream.base import DownstreamModel
 from hf_dpsynth.downstream.classifier import Classifier
 from hf_dpsynth.downstream.examples import Examples
 from hf_dpsynth.downstream.in_context import InContext
+from hf_dpsynth.downstream.private_training import DPOnReal, PrivateSource, check_baselines
 from hf_dpsynth.downstream.scores import score
-from hf_dpsynth.downstream.sources import REAL, Material, Source, gather
+from hf_dpsynth.downstream.sources import REAL, Material, Source, check_data, gather
 from hf_dpsynth.downstream.table import Row, Study
 from hf_dpsynth.downstream.word_cnn import WordCNN
 from hf_dpsynth.errors import ConfigError
@@ -42,6 +43,7 @@ def study(
     models: Sequence[str | DownstreamModel] = ("word-cnn", "minilm"),
     holdout: float = 0.2,
     amounts: Sequence[float] = (1,),
+    real_baselines: Sequence[DPOnReal] = (),
     subgroup_column: str | None = None,
     seeds: int = 3,
     seed: int = 0,
@@ -62,6 +64,8 @@ def study(
         holdout (`float`): the share of the texts of a single Dataset that is held out.
         amounts (`Sequence[float]`): training rows as multiples of the real training rows; (1, 3) in the paper. Above 1
             there are no real rows; a set that is too small says so.
+        real_baselines (`Sequence[DPOnReal]`): adds a row "DP-on-real" for each: the model trained on the real training
+            rows with DP-SGD, used for the test figures and dropped. The number of these rows is taken as public.
         subgroup_column (`str`, *optional*): a column of the test rows by whose values accuracy is compared.
         seeds (`int`): fits that each figure is averaged over; `InContext` draws its own number of resamples.
         seed (`int`): seed of the public streams of split, subsets and fits.
@@ -90,13 +94,10 @@ def study(
     """
     chosen = [resolve(model) for model in models]
     sizes = sorted(set(amounts))
-    if not sizes or not all(0 < size < math.inf for size in sizes):
-        raise ConfigError(f"amounts is {tuple(amounts)}; it holds multiples of the real training rows, each above 0")
-    if not chosen or not seeds >= 1:
-        raise ConfigError(f"models has {len(chosen)} models and seeds is {seeds}; both are at least 1")
-    if not 0 < confidence < 1:
-        raise ConfigError(f"confidence is {confidence}; it lies between 0 and 1")
+    _check_numbers(sizes, len(chosen), seeds, confidence)
     need("sklearn", extra="metrics", what="a study")
+    check_data(real, synthetic)
+    check_baselines(real_baselines, chosen, len(real["train"] if isinstance(real, dict) else real))
     material = gather(
         real,
         synthetic,
@@ -109,7 +110,9 @@ def study(
     runner = _Runner(material, seeds, seed, confidence)
     baseline = runner.majority()
     rows = [baseline, *runner.zero_shot(chosen)]
-    pairs = [(source, model) for source in material.sources for model in chosen]
+    real_rows, *made = material.sources
+    sources = [real_rows, *(PrivateSource.of(real_rows, options) for options in real_baselines), *made]
+    pairs = [(source, model) for source in sources for model in chosen]
     for source, model in progress_bar(iterable=pairs, desc="Training on each source", unit="model"):
         rows += runner.rows(source, model, sizes)
     return Study(
@@ -120,6 +123,15 @@ def study(
         confidence=confidence,
         notes=material.notes(),
     )
+
+
+def _check_numbers(amounts: Sequence[float], models: int, seeds: int, confidence: float) -> None:
+    if not amounts or not all(0 < amount < math.inf for amount in amounts):
+        raise ConfigError(f"amounts is {tuple(amounts)}; it holds multiples of the real training rows, each above 0")
+    if not models or not seeds >= 1:
+        raise ConfigError(f"models has {models} models and seeds is {seeds}; both are at least 1")
+    if not 0 < confidence < 1:
+        raise ConfigError(f"confidence is {confidence}; it lies between 0 and 1")
 
 
 def resolve(model: str | DownstreamModel) -> DownstreamModel:
@@ -178,6 +190,9 @@ class _Runner:
 
     def rows(self, source: Source, model: DownstreamModel, amounts: Sequence[float]) -> Iterator[Row]:
         """Yield a source's lines under one model: one an amount, or a single one where the amount does not matter."""
+        if isinstance(source, PrivateSource):
+            yield self._row(source, source.trainer(model), source.examples, 1, source.notes(model))
+            return
         if not model.reads_all_rows:
             # without demonstrations every source gives the same line, which stands at the top
             if not (isinstance(model, InContext) and model.shots == 0):

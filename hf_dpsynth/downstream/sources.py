@@ -13,9 +13,9 @@ import numpy as np
 from hf_dpsynth import columns
 from hf_dpsynth.downstream.examples import Examples, class_names, read_columns, split
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.guarantees import ApproxDP, LocalDP, MetricDP, SecretProtection
+from hf_dpsynth.guarantees import ApproxDP, Guarantee, LocalDP, MetricDP, SecretProtection
 
-REAL = "real"
+REAL, DP_ON_REAL = "real", "DP-on-real"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,7 +95,7 @@ def gather(
     Raises:
         ConfigError: the data do not fit together; nothing was made when an argument alone shows it.
     """
-    _check_synthetic(real, synthetic)
+    check_data(real, synthetic)
     features = (real["test"] if isinstance(real, dict) else real).features
     text, label = read_columns(features, text_column, label_column, group_column)
     train, test = _halves(real, label_column=label, text_column=text, holdout=holdout, seed=seed)
@@ -159,26 +159,40 @@ def guarantee_of(dataset: Any) -> str:
         return "unknown"
     if release.plan.insecure_noise:
         return "none: insecure noise"
+    return in_short(release.guarantee)
+
+
+def in_short(guarantee: Guarantee) -> str:
+    """Return in short what a guarantee promises.
+
+    Examples:
+        >>> in_short(ApproxDP(epsilon=3.0, delta=1e-5))
+        '(3, 1e-05)-DP per record'
+    """
     words: dict[type[Any], Callable[[Any], str]] = {
         ApproxDP: lambda g: f"({g.epsilon:.4g}, {g.delta:.2g})-DP per {g.unit}",
         MetricDP: lambda g: f"metric DP at scale {g.epsilon:.4g} per {g.unit}",
         LocalDP: lambda g: f"local DP with epsilon {g.epsilon:.4g} per {g.unit}",
         SecretProtection: lambda g: f"({g.p:.4g}, {g.r:.4g})-secret protection, not differential privacy",
     }
-    guarantee = release.guarantee
     if getattr(guarantee, "epsilon", None) == float("inf"):
         return "none"
     return words[type(guarantee)](guarantee)
 
 
-def _check_synthetic(real: Any, synthetic: Any) -> None:
-    """Refuse what shows before anything is split, made or spent."""
+def check_data(real: Any, synthetic: Any) -> None:
+    """Refuse what shows before anything is split, made or spent.
+
+    Raises:
+        ConfigError: real or synthetic data have a wrong type, name or splits.
+    """
     from datasets import Dataset, DatasetDict
 
     if not isinstance(synthetic, Mapping) or not all(isinstance(name, str) for name in synthetic):
         raise ConfigError(f"synthetic= is a {type(synthetic).__name__}; pass a dict from name to set or function.")
-    if REAL in synthetic:
-        raise ConfigError(f"synthetic= has a set named {REAL!r}, which is the real rows' name; give it another.")
+    for name in (REAL, DP_ON_REAL):
+        if name in synthetic:
+            raise ConfigError(f"synthetic= has a set named {name!r}, which is the real rows' name; give it another.")
     if isinstance(real, DatasetDict):
         if not {"train", "test"} <= set(real):
             raise ConfigError(

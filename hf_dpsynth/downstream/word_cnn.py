@@ -24,7 +24,7 @@ from hf_dpsynth.extras import need
 from hf_dpsynth.privacy.keys import public_generator, public_seed
 
 _WORD = re.compile(r"[^\W_]+")
-_PADDING, _UNKNOWN, _FIRST_WORD = 0, 1, 2
+PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2
 _EMBEDDING_BOUND = 0.05
 _ROWS_AT_A_TIME = 256
 
@@ -120,7 +120,7 @@ class WordCNN:
         learning, held_out = train.set_aside(self.validation, seed)
         vocabulary = self._vocabulary(learning.texts)
         generator = torch.Generator().manual_seed(public_seed(seed, "word-cnn", "weights"))
-        network = _network_class()(self, len(vocabulary) + _FIRST_WORD, len(train.classes), generator)
+        network = network_class()(self, len(vocabulary) + FIRST_WORD, len(train.classes), generator)
         fitted = FittedWordCNN(network.to(devices.torch_device()), vocabulary, self.max_words, train)
         optimizer = torch.optim.AdamW(
             network.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay, fused=True
@@ -145,7 +145,7 @@ class WordCNN:
         """Return the numbers of the most common words of the training texts."""
         counts = Counter(word for text in texts for word in words(text))
         common = counts.most_common(self.vocabulary_size)
-        return {word: number for number, (word, _) in enumerate(common, start=_FIRST_WORD)}
+        return {word: number for number, (word, _) in enumerate(common, start=FIRST_WORD)}
 
     def _train(
         self, network: Any, optimizer: Any, encoded: list[list[int]], labels: np.ndarray, order: np.random.Generator
@@ -155,7 +155,7 @@ class WordCNN:
         permutation = order.permutation(len(encoded))
         for start in range(0, len(permutation), self.batch_size):
             rows = permutation[start : start + self.batch_size]
-            logits = network(_padded([encoded[row] for row in rows]))
+            logits = network(padded([encoded[row] for row in rows]))
             loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels[rows]).to(logits.device))
             optimizer.zero_grad()
             loss.backward()
@@ -181,7 +181,7 @@ class FittedWordCNN(FittedModel):
 
     def encode(self, text: str) -> list[int]:
         """Return the numbers of a text's words."""
-        return [self._vocabulary.get(word, _UNKNOWN) for word in words(text)[: self._max_words]]
+        return [self._vocabulary.get(word, UNKNOWN) for word in words(text)[: self._max_words]]
 
     def log_probabilities(self, texts: Sequence[str]) -> np.ndarray:
         """Return the log-probability of each class, shape (n, classes).
@@ -193,7 +193,7 @@ class FittedWordCNN(FittedModel):
         found = np.empty((len(texts), len(self.classes)))
         with torch.inference_mode():
             for rows in _blocks(len(texts)):
-                logits = self._network(_padded([self.encode(texts[row]) for row in rows]))
+                logits = self._network(padded([self.encode(texts[row]) for row in rows]))
                 found[rows.start : rows.stop] = torch.log_softmax(logits.double(), dim=-1).cpu().numpy()
         return found
 
@@ -204,14 +204,14 @@ def _blocks(size: int) -> Iterator[range]:
         yield range(start, min(size, start + _ROWS_AT_A_TIME))
 
 
-def _padded(encoded: list[list[int]]) -> Any:
+def padded(encoded: list[list[int]]) -> Any:
     """Return word numbers as a tensor, shape (n, longest), padded on the right."""
     torch = need("torch", extra="models", what="WordCNN")
     width = max(1, *(len(numbers) for numbers in encoded))
-    padded = np.full((len(encoded), width), _PADDING, dtype=np.int64)
+    filled = np.full((len(encoded), width), PADDING, dtype=np.int64)
     for row, numbers in enumerate(encoded):
-        padded[row, : len(numbers)] = numbers
-    return torch.from_numpy(padded)
+        filled[row, : len(numbers)] = numbers
+    return torch.from_numpy(filled)
 
 
 def _copy(network: Any) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def _copy(network: Any) -> dict[str, Any]:
 
 
 @functools.cache
-def _network_class() -> Any:
+def network_class() -> Any:
     """Define the network; inside a function because its base class imports torch."""
     torch = need("torch", extra="models", what="WordCNN")
     layer, function = torch.nn, torch.nn.functional
@@ -232,13 +232,13 @@ def _network_class() -> Any:
             super().__init__()
             # skip_init: the layers' own first weights come from the generator that everybody shares
             new = layer.utils.skip_init
-            self.embedding = new(layer.Embedding, vocabulary, options.embedding_size, padding_idx=_PADDING)
+            self.embedding = new(layer.Embedding, vocabulary, options.embedding_size, padding_idx=PADDING)
             self.convolution = new(layer.Conv1d, options.embedding_size, options.filters, 3, padding=1)
             self.hidden = new(layer.Linear, options.filters, options.hidden_size)
             self.logits = new(layer.Linear, options.hidden_size, classes)
             layer.init.uniform_(self.embedding.weight, -_EMBEDDING_BOUND, _EMBEDDING_BOUND, generator=generator)
             with torch.no_grad():
-                self.embedding.weight[_PADDING] = 0
+                self.embedding.weight[PADDING] = 0
             for dense in (self.convolution, self.hidden, self.logits):
                 layer.init.xavier_uniform_(dense.weight, generator=generator)
                 layer.init.zeros_(dense.bias)
@@ -248,7 +248,7 @@ def _network_class() -> Any:
             numbers = numbers.to(self.embedding.weight.device)
             features = function.relu(self.convolution(self.embedding(numbers).transpose(1, 2)))
             # after a ReLU, 0 is neutral to the maximum, so padding and empty texts add nothing
-            pooled = (features * (numbers != _PADDING)[:, None]).amax(dim=2)
+            pooled = (features * (numbers != PADDING)[:, None]).amax(dim=2)
             return self.logits(function.relu(self.hidden(pooled)))
 
     return Network
