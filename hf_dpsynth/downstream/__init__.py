@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from hf_dpsynth.downstream.experiment import study
     from hf_dpsynth.downstream.in_context import InContext
     from hf_dpsynth.downstream.private_training import DPOnReal
+    from hf_dpsynth.downstream.proxies import ProxyCorrelation, proxy_correlation
     from hf_dpsynth.downstream.ranking import Ranking, rank
     from hf_dpsynth.downstream.table import Row, Study
     from hf_dpsynth.downstream.word_cnn import WordCNN
@@ -18,10 +19,12 @@ __all__ = [
     "DPOnReal",
     "Examples",
     "InContext",
+    "ProxyCorrelation",
     "Ranking",
     "Row",
     "Study",
     "WordCNN",
+    "proxy_correlation",
     "rank",
     "split",
     "study",
@@ -32,10 +35,12 @@ _ROOMS = {
     "DPOnReal": "private_training",
     "Examples": "examples",
     "InContext": "in_context",
+    "ProxyCorrelation": "proxies",
     "Ranking": "ranking",
     "Row": "table",
     "Study": "table",
     "WordCNN": "word_cnn",
+    "proxy_correlation": "proxies",
     "rank": "ranking",
     "split": "examples",
     "study": "experiment",
