@@ -2,7 +2,8 @@
 
 The one rule: nothing here is read off the training rows. A vocabulary of their words would be a release without noise,
 so the word CNN reads the words of a public file; an encoder keeps its public weights. Few weights move, because noise
-grows with their number: the CNN's word vectors stay what the file says, and an encoder gets a linear head.
+grows with their number: the CNN's word vectors stay what the file says, and an encoder gets a linear head. The CNN of
+Kurakin et al. 2023 learns its vectors from nothing, so ours profits from public text where theirs does not.
 """
 
 from abc import ABC, abstractmethod
@@ -192,7 +193,7 @@ def note(model: DownstreamModel, vectors: str) -> str:
         name = Path(vectors).name  # a path would say where on this machine the file lies
         return (
             f"{_WHAT}: {model.name} reads the words of {name} through its frozen vectors, because a vocabulary of "
-            "the private rows would be a release of its own"
+            "the private rows would be a release of its own; unlike the other lines it profits from public text"
         )
     if isinstance(model, Classifier):
         return f"{_WHAT}: {model.name} keeps its public weights and trains a linear head on its sentence vectors"

@@ -1,9 +1,10 @@
 """DP-on-real: a downstream model trained on the real rows themselves with DP-SGD, the rival of synthetic rows.
 
 The same core as the mechanisms: Poisson batches and their event are one object, each row's gradient is clipped, noise
-is added once a step, and the sum is divided by the public expected batch size. The number of steps is fixed; no row is
-set aside, nothing stops early, and no loss is logged. The guarantee is of one fit, for the rows of the training split
-as it was handed over. Source: Kurakin et al. 2023, arXiv:2306.01684, section 4 ("DP on real data").
+is added once a step, and the sum is divided by the public expected batch size. The guarantee is of one fit, for the
+rows of the training split as it was handed over. Source: Kurakin et al. 2023, arXiv:2306.01684, section 5.1 and
+Appendix I, which we leave where it reads private rows without an account: the number of steps is fixed, no row is set
+aside, nothing stops early, no vocabulary is counted, no loss is logged, and there is no sweep.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Which cheap metric foretells downstream accuracy: correlations over several synthetic sets.
 
 A metric whose lower scores are better is turned around first, so that a positive figure always means that the metric
-and the accuracy agree. Source: Kurakin et al. 2023, arXiv:2306.01684, section 3, Table 4.
+and the accuracy agree. Source: Kurakin et al. 2023, arXiv:2306.01684, section 5.3, Table 4.
 """
 
 from collections.abc import Mapping, Sequence
