@@ -14,16 +14,23 @@ from typing import Any
 
 from hf_dpsynth import columns, inputs
 from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.logging import get_logger
 from hf_dpsynth.metrics import load, suite
 from hf_dpsynth.metrics.base import Metric, Result
 from hf_dpsynth.models import load_embedder
 from hf_dpsynth.models.assets import cache_folder
 from hf_dpsynth.models.base import Embedder
 from hf_dpsynth.plans import Plan
+from hf_dpsynth.publish.folder import existing, load_privacy
 from hf_dpsynth.publish.report import Report, write_report
+from hf_dpsynth.publish.verify import verify
+from hf_dpsynth.release import Release
 from hf_dpsynth.store import Store, write_whole
 
 FILE = "evaluation.json"
+_KEPT = ("results", "uses_private_data", "embedder", "created", "run", "real")
+
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,8 @@ class Evaluation:
         uses_private_data (`bool`): whether real texts were read that are not public.
         embedder (`str`): the public name of the model that embedded.
         created (`str`): the UTC date.
+        run (`str`, *optional*): the guarantee's id and the digests of the rows of a run.
+        real (`str`, *optional*): HMAC of the real texts under the run's commitment key. Never an unkeyed digest.
         path (`Path`, *optional*): the file in RUN.private/ that holds it.
     """
 
@@ -42,12 +51,17 @@ class Evaluation:
     uses_private_data: bool
     embedder: str
     created: str
+    run: str | None = None
+    real: str | None = None
     path: Path | None = None
 
     def to_json(self) -> str:
         """Return the evaluation as JSON. As sensitive as the real texts."""
-        values = {name: getattr(self, name) for name in ("results", "uses_private_data", "embedder", "created")}
-        return json.dumps(values, indent=1, allow_nan=False) + "\n"
+        return json.dumps({name: getattr(self, name) for name in _KEPT}, indent=1, allow_nan=False) + "\n"
+
+    def goes_with(self, other: "Evaluation") -> bool:
+        """Return whether another evaluation is of the same rows, real texts and embedder."""
+        return all(getattr(self, name) == getattr(other, name) for name in ("run", "real", "embedder"))
 
     def table(self) -> list[tuple[str, ...]]:
         """Return a header and a row for each metric, as text: score, range, floor, floor's range, rows, better."""
@@ -107,16 +121,13 @@ def evaluate(
     """
     folder = Path(synthetic)
     plan = plan_of(folder)
-    column = text_column or (None if plan is None else plan.text_column)
-    made = texts_of(folder / "data" if plan is not None else synthetic, column, None)
-    if real is None or not isinstance(real, (str, os.PathLike)):
-        held = None if real is None else list(real)
-    else:
-        held = texts_of(real, text_column, split, also=column)
+    release = None if plan is None else _checked(folder)
+    made = released_texts(folder, plan, text_column) if plan else texts_of(synthetic, text_column, None)
+    texts = _texts(real, plan, text_column, split)
     model = load_embedder(embedder)
     results = suite.compare(
         made,
-        held,
+        texts,
         metrics=metrics,
         embedder=model,
         seed=seed,
@@ -127,32 +138,68 @@ def evaluate(
         uses_private_data=real is not None,
         embedder=getattr(model, "id", type(model).__qualname__),
         created=datetime.now(UTC).date().isoformat(),
+        run=None if release is None else _identity(release),
+        real=None if release is None or texts is None else _commitment(folder, texts),
     )
-    if plan is None:
-        return found
+    return found if release is None else _keep(folder, found)
+
+
+def _checked(folder: Path) -> Release:
+    """Return the release of a run whose files of rows are those that it made.
+
+    Raises:
+        ConfigError: they are not, so nothing says that they hold no private text.
+    """
+    release, found = load_privacy(folder), verify(folder)
+    if not found.files_match:
+        raise ConfigError(
+            f"{folder} holds other rows than it released: {found.findings[0]}. Run hf-dpsynth verify to see all."
+        )
+    return release
+
+
+def _identity(release: Release) -> str:
+    return " ".join((release.guarantee_id, *(digest for _, digest in release.files)))
+
+
+def _commitment(folder: Path, texts: list[str]) -> str | None:
+    """Return the keyed digest of real texts, or None where the run's key is gone."""
+    store = Store(folder)
+    if not (store.beside / "commitment.key").exists():
+        return None
+    return store.commitment_key(fresh=False).commit(text.encode("utf-8", "surrogatepass") for text in texts)
+
+
+def _keep(folder: Path, found: Evaluation) -> Evaluation:
+    """Write an evaluation beside its run, with the metrics that an earlier one of the same texts computed."""
+    earlier = held(folder)
+    if earlier is not None and earlier.goes_with(found):
+        found = replace(found, results={**earlier.results, **found.results})
     path = Store(folder).private_folder() / FILE
     write_whole(path, found.to_json().encode(), mode=0o600)
     return replace(found, path=path)
 
 
 def held(folder: str | os.PathLike[str]) -> Evaluation | None:
-    """Return the evaluation that RUN.private/ holds, or None. Sensitive.
+    """Return the evaluation that RUN.private/ holds, or None where there is none of this run. Sensitive.
 
     Args:
         folder (`str` or path): the run directory.
     Raises:
         ConfigError: the file is none that `evaluate` writes.
     """
-    path = Path(f"{os.fspath(folder).rstrip('/')}.private", FILE)
+    path = Store(folder).beside / FILE
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return Evaluation(
-            dict(found["results"]), bool(found["uses_private_data"]), str(found["embedder"]), found["created"], path
-        )
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        found = Evaluation(**{name: kept[name] for name in _KEPT}, path=path)
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path} is none that hf-dpsynth evaluate writes. Remove it, and evaluate again.") from error
+    if found.run != _identity(load_privacy(folder)):
+        logger.warning("%s is of another run and is not used; evaluate again", path)
+        return None
+    return found
 
 
 def plan_of(folder: Path) -> Plan | None:
@@ -173,6 +220,26 @@ def plan_of(folder: Path) -> Plan | None:
 def _is_private(plan: Plan) -> bool:
     """Return whether a plan gives its rows any privacy: rows without it are the private texts again."""
     return not plan.insecure_noise and math.isfinite(getattr(plan.guarantee, "epsilon", 0.0))
+
+
+def _texts(real: Any, plan: Plan | None, text_column: str | None, split: str | None) -> list[str] | None:
+    """Return real texts, of an input or a list."""
+    if isinstance(real, (str, os.PathLike)):
+        return texts_of(real, text_column, split, also=None if plan is None else plan.text_column)
+    return None if real is None else list(real)
+
+
+def released_texts(folder: Path, plan: Plan, text_column: str | None) -> list[str]:
+    """Return the texts of every split that a run released."""
+    loaded = inputs.load_input(folder / "data")
+    splits = loaded.values() if isinstance(loaded, dict) else [loaded]
+    column = text_column or plan.text_column
+    return [
+        text
+        for data in splits
+        for text in columns.read_texts(data, columns.text_column(data.features, column))
+        if text is not None
+    ]
 
 
 def texts_of(
@@ -232,15 +299,15 @@ def report(
     Raises:
         ConfigError: the folder is no run, or its files contradict its claim.
     """
-    evaluation = held(run)
-    plan = plan_of(Path(run))
-    texts = None
-    if isinstance(real, (str, os.PathLike)):
-        texts = texts_of(real, text_column, split, also=None if plan is None else plan.text_column)
-    elif real is not None:
-        texts = list(real)
+    folder = existing(run)
+    evaluation = held(folder)
+    texts = _texts(real, plan_of(folder), text_column, split)
+    if evaluation is not None and texts is not None and evaluation.real not in (None, _commitment(folder, texts)):
+        raise ConfigError(
+            f"{evaluation.path} compares with other real texts than these. Evaluate again, or leave real out."
+        )
     return write_report(
-        run,
+        folder,
         real=texts,
         metrics=None if evaluation is None else evaluation.results,
         study=study,

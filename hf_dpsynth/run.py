@@ -78,7 +78,7 @@ def opened(
             yield ledger, store
         finally:
             if not was_finished:
-                store.add_time(time.perf_counter() - start)
+                store.add_time(ledger.run_id, time.perf_counter() - start)
             # a run in memory cannot resume: what it did not spend goes back also after an error
             if budget is not None and (ledger.finished or not store.kept):
                 budget.settle(ledger.run_id, ledger.spent())

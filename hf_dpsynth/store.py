@@ -44,9 +44,13 @@ class Store:
 
     def private_folder(self) -> Path:
         """Return the sibling folder for what must never be published, made with mode 0700."""
-        folder = self.folder.with_name(self.folder.name + ".private")
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder
+        self.beside.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self.beside
+
+    @property
+    def beside(self) -> Path:
+        """Where the sibling folder lies, whether it is there or not."""
+        return self.folder.with_name(self.folder.name + ".private")
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -184,16 +188,30 @@ class Store:
         partial.replace(place)
         _sync(self.folder)
 
-    def add_time(self, seconds: float) -> None:
-        """Note how long a start of the run took, in RUN.private/: run time follows the number of private records."""
+    def add_time(self, run: str, seconds: float) -> None:
+        """Note how long a start of a run took, in RUN.private/: run time follows the number of private records."""
         if self.kept:
             with (self.private_folder() / "times.jsonl").open("a", encoding="ascii") as handle:
-                handle.write(json.dumps({"seconds": round(seconds, 3)}) + "\n")
+                handle.write(json.dumps({"run": run, "seconds": round(seconds, 3)}) + "\n")
 
     def discard(self) -> None:
         """Take back what a first start wrote, when it was refused before anything was charged."""
         for name in ("plan.json", "ledger.db"):
             (self.folder / name).unlink(missing_ok=True)
+
+
+def check_private_output(path: Path) -> None:
+    """Refuse a file for private figures that cannot be written, or lies where it would be published.
+
+    Raises:
+        ConfigError: its folder does not exist, or is a run directory or lies in one.
+    """
+    folder = Path(os.path.abspath(path)).parent
+    if not folder.is_dir():
+        raise ConfigError(f"{str(path)!r} cannot be written: {folder} is no folder. Make it, or pass another file.")
+    run = next((one for one in (folder, *folder.parents) if (one / "plan.json").exists()), None)
+    if run is not None:
+        raise ConfigError(f"{str(path)!r} lies in the run {run}, which may be published. Pass a file elsewhere.")
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:

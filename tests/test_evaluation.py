@@ -2,14 +2,16 @@
 
 import json
 import pathlib
+import shutil
 
 import pytest
+from datasets import DatasetDict
 
 from hf_dpsynth import evaluation
 from hf_dpsynth.cli import call
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.models import assets
-from tests.stubs import CANARY, StubEmbedder, files_with, reviews, synth
+from tests.stubs import CANARY, StubEmbedder, files_with, reviews, synth, toy_vectors
 
 METRICS = ["ngram", "length", "distinct_n"]
 
@@ -92,8 +94,56 @@ def test_a_broken_file_of_figures_is_refused():
 
 
 def test_a_run_notes_its_time_beside_it_and_never_in_it():
-    synth(out="run")
+    made = synth(out="run")
     first = pathlib.Path("run.private/times.jsonl").read_text()
-    assert json.loads(first)["seconds"] > 0 and files_with("run", "seconds") == []
+    assert json.loads(first)["seconds"] > 0 and json.loads(first)["run"] == made.privacy.guarantee_id
+    assert files_with("run", "seconds") == []
     synth(out="run")
     assert pathlib.Path("run.private/times.jsonl").read_text() == first
+
+
+def test_a_second_evaluation_of_the_same_texts_keeps_the_first(files, monkeypatch):
+    synth(out="run")
+    evaluation.evaluate("run", "real.jsonl", metrics=["length"], embedder=StubEmbedder())
+    evaluation.evaluate("run", "real.jsonl", metrics=["distinct_n"], embedder=StubEmbedder())
+    assert set(evaluation.held("run").results) == {"length", "distinct_n"}
+    evaluation.evaluate("run", ["other text"] * 9, metrics=["distinct_n"], embedder=StubEmbedder())
+    assert set(evaluation.held("run").results) == {"distinct_n"}
+    monkeypatch.chdir("run")
+    assert set(evaluation.held(".").results) == {"distinct_n"}
+
+
+def test_an_evaluation_of_another_run_or_of_other_texts_is_not_shown(files):
+    synth(out="run")
+    evaluation.evaluate("run", "real.jsonl", metrics=METRICS, embedder=StubEmbedder())
+    with pytest.raises(ConfigError, match="other real texts"):
+        evaluation.report("run", ["another text"] * 9, embedder=StubEmbedder())
+    shutil.rmtree("run")
+    synth(out="run", seed=1)
+    assert evaluation.held("run") is None
+    assert evaluation.report("run").private is None
+
+
+def test_rows_that_were_changed_are_not_evaluated_and_not_cached(files, monkeypatch):
+    monkeypatch.setenv("HF_DPSYNTH_CACHE", str(files / "cache"))
+    synth(out="run")
+    (path,) = pathlib.Path("run/data").glob("*.parquet")
+    reviews(12).to_parquet(path)
+    with pytest.raises(ConfigError, match="other rows than it released"):
+        evaluation.evaluate("run", "real.jsonl", metrics=METRICS, embedder=StubEmbedder())
+
+
+def test_every_released_split_is_evaluated(files):
+    splits = DatasetDict(train=reviews(20), test=reviews(10))
+    splits.privatize("madlib", epsilon=10, vectors=toy_vectors(), text_column="text", out="run")
+    found = evaluation.evaluate("run", metrics=["distinct_n"])
+    assert found.results["distinct_n"]["num_rows"] == 30
+
+
+def test_private_figures_are_never_written_into_a_run(files, capsys):
+    synth(out="run")
+    flags = "--synthetic made.csv --real real.jsonl --text-column text --metrics length --output".split()
+    for place in ("run/figures.json", "run/data/figures.json", "nowhere/figures.json"):
+        assert call(["evaluate", *flags, place]) == 2 and not pathlib.Path(place).exists()
+    assert call(["evaluate", *flags, "figures.json"]) == 0
+    assert pathlib.Path("figures.json").stat().st_mode & 0o777 == 0o600

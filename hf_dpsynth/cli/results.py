@@ -70,7 +70,10 @@ def evaluate_verb(
     """Compare synthetic with real texts, each score beside its floor."""
     from hf_dpsynth.evaluation import evaluate
     from hf_dpsynth.metrics.suite import DEFAULT
+    from hf_dpsynth.store import check_private_output, write_whole
 
+    if output is not None:
+        check_private_output(output)
     found = evaluate(
         synthetic,
         real,
@@ -85,7 +88,7 @@ def evaluate_verb(
         for limit in result.get("limits", ()):
             say(f"{name}: {limit}")
     if output is not None:
-        output.write_text(found.to_json(), encoding="utf-8")
+        write_whole(output, found.to_json().encode(), mode=0o600 if found.uses_private_data else 0o644)
     if found.uses_private_data:
         say("These figures read real texts: no guarantee covers them. Do not publish them with the run.")
     if found.path is not None:
