@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hf_dpsynth import errors
 from hf_dpsynth.attach import register, unregister
+from hf_dpsynth.metrics import resolve
 from hf_dpsynth.registry import list_mechanisms
 
 if TYPE_CHECKING:
@@ -70,5 +71,6 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
+resolve.install()  # whether or not classes are patched: else the Hub could answer for our metrics
 if not os.environ.get("HF_DPSYNTH_NO_PATCH"):
     register()

@@ -91,6 +91,30 @@ def best_dtype(device: Any) -> DtypeName:
     return "float32"
 
 
+def free_memory(device: Any = None) -> int:
+    """Return the bytes of memory that are free.
+
+    Args:
+        device (`torch.device`, *optional*): whose memory; this machine's when missing or on the CPU.
+    """
+    if device is not None and device.type == "cuda":
+        torch = need("torch", extra="models", what="running a model")
+        return int(torch.cuda.mem_get_info(device)[0])
+    psutil = need("psutil", extra="metrics", what="choosing batch sizes")
+    return int(psutil.virtual_memory().available)
+
+
+def rows_that_fit(bytes_per_row: int, most: int, device: Any = None) -> int:
+    """Return how many rows may be computed together in an eighth of the memory that is free: 1 to `most`.
+
+    Args:
+        bytes_per_row (`int`): the memory of a row at its peak.
+        most (`int`): rows above which nothing is gained.
+        device (`torch.device`, *optional*): where they are computed.
+    """
+    return max(1, min(most, free_memory(device) // (8 * max(1, bytes_per_row))))
+
+
 def _cpu_has_bfloat16() -> bool:
     """Return whether the processor multiplies bfloat16 in hardware."""
     torch = need("torch", extra="models", what="running a model")

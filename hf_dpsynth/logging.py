@@ -8,6 +8,7 @@ import logging
 import os
 from typing import Any
 
+HIDDEN = "{desc}: {elapsed}"  # the format of a bar over private rows: neither how many there are nor a share
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 

@@ -4,6 +4,7 @@ import sys
 import pytest
 import torch
 
+from hf_dpsynth import devices as hf_devices
 from hf_dpsynth.devices import Devices, best_dtype
 from hf_dpsynth.errors import ConfigError
 
@@ -74,3 +75,11 @@ def test_reading_ranks_imports_no_torch():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert run.stdout.strip() == "False", run.stderr
+
+
+def test_rows_are_chosen_to_fit_an_eighth_of_the_free_memory(monkeypatch):
+    monkeypatch.setattr(hf_devices, "free_memory", lambda device=None: 8_000)
+    assert hf_devices.rows_that_fit(100, 64) == 10
+    assert hf_devices.rows_that_fit(1, 64) == 64 and hf_devices.rows_that_fit(10**9, 64) == 1
+    monkeypatch.undo()
+    assert hf_devices.free_memory() > 2**20

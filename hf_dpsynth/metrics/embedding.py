@@ -17,8 +17,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hf_dpsynth.devices import free_memory
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.logging import progress_bar
+from hf_dpsynth.logging import HIDDEN, progress_bar
 from hf_dpsynth.metrics.base import Result, TwoSampleMetric, check_texts
 from hf_dpsynth.models import load_embedder
 from hf_dpsynth.models.base import Embedder
@@ -97,8 +98,7 @@ def embed(
         texts (`Sequence[str]`): texts. Sensitive unless `public`.
         embedder (`Embedder`): the model.
         what (`str`): the name of the argument, for messages and the progress bar.
-        public (`bool`): whether the texts are public or synthetic. The bar counts rows then, and shows a share only
-            otherwise.
+        public (`bool`): whether the texts are public or synthetic. The bar counts rows then, and only time otherwise.
         cache (`str` or path, *optional*): a file of vectors that is read and filled. Only for public texts, and
             for embedders that have a public `.id`.
     Returns:
@@ -128,7 +128,8 @@ def embed(
 
 
 def _bar(rows: Sequence[str], what: str, *, public: bool) -> Any:
-    hidden = {} if public else {"bar_format": "{desc}: {percentage:3.0f}%|{bar}|"}
+    # a share of private rows would tell how many there are: each block is a known number of them
+    hidden = {} if public else {"bar_format": HIDDEN}
     return progress_bar(total=len(rows), desc=f"Embedding {what}", unit=" texts", **hidden)
 
 
@@ -152,13 +153,6 @@ def _room(rows: int, width: int, *, public: bool) -> np.ndarray:
         return np.empty((rows, width), dtype=np.float32)
     with tempfile.TemporaryFile(prefix="hf_dpsynth-") as handle:
         return np.memmap(handle, dtype=np.float32, mode="w+", shape=(rows, width))
-
-
-def free_memory() -> int:
-    """Return the bytes of memory that are free on this machine."""
-    import psutil
-
-    return int(psutil.virtual_memory().available)
 
 
 class _Cache:

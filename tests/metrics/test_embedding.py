@@ -124,4 +124,4 @@ def test_a_bar_over_private_texts_shows_no_count(monkeypatch, capsys):
     hidden = capsys.readouterr().err
     embed(["a"] * 1234, StubEmbedder(), what="predictions", public=True)
     shown = capsys.readouterr().err
-    assert "1234" not in hidden and "references" in hidden and "1234" in shown
+    assert "1234" not in hidden and "%" not in hidden and "references" in hidden and "1234" in shown

@@ -50,6 +50,13 @@ print(evaluate.load("hf_dpsynth/ngram").compute(predictions=["a b"] * 4, referen
     assert 0 < float(done.stdout) < 1
 
 
+def test_names_resolve_here_also_where_classes_are_left_alone():
+    code = "import evaluate, hf_dpsynth; print(evaluate.load('hf_dpsynth/ngram').name)"
+    environment = {**os.environ, "HF_DPSYNTH_NO_PATCH": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.strip() == "ngram", done.stderr
+
+
 def test_importing_the_package_does_not_import_evaluate():
     code = "import sys, hf_dpsynth; print('evaluate' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
