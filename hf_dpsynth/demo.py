@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in ("glove-50d", "minilm", "smollm2-135m"):
             hf_dpsynth.models.pull(name)
         say(f"{reviews['train'].features}; the test split is kept for the evaluation")
-    private = privatize(reviews["train"].select(range(options.privatize_rows)))
+    private = privatize(reviews["train"].shuffle(seed=1).select(range(options.privatize_rows)))
     synth = synthesize(reviews, options.rows, options.out)
     evaluate(reviews, {"madlib": private, "aug-pe": synth}, options.evaluate_rows, options.out)
     say(f"Done in {time.perf_counter() - start:.0f} s.")
