@@ -222,7 +222,7 @@ class Perplexity(Metric):
         try:
             value = perplexity(found.negative_log, found.num_tokens)
         except ConfigError as error:
-            raise ConfigError(f"{what}=: {error}") from error
+            raise ConfigError(f"{what}=: {error}") from None
         limits = []
         missing = int(np.count_nonzero(found.num_tokens == 0))
         if missing:

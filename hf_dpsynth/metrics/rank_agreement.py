@@ -123,8 +123,8 @@ def persistence(num_trials: int, top_fraction: float = 0.25, weight: float = 0.8
 def _scores(first: Sequence[float], second: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     try:
         left, right = (np.asarray(list(scores), dtype=float) for scores in (first, second))
-    except (TypeError, ValueError) as error:
-        raise ConfigError("scores of trials are numbers; a value is none") from error
+    except (TypeError, ValueError):
+        raise ConfigError("scores of trials are numbers; a value is none") from None  # the cause quotes the value
     if left.ndim != 1 or left.shape != right.shape or len(left) < 2:
         raise ConfigError(f"rankings have {len(left)} and {len(right)} trials; both need the same, at least 2")
     if not (np.isfinite(left).all() and np.isfinite(right).all()):

@@ -1,3 +1,5 @@
+import traceback
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 from hf_dpsynth import metrics
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.metrics.rank_agreement import kendall, persistence, prefix_weight, rbo, spearman
+from tests.stubs import CANARY
 
 SCORES = st.lists(st.integers(0, 5), min_size=2, max_size=9)
 
@@ -69,6 +72,13 @@ def test_scores_without_an_order_are_said_to_have_none():
 def test_what_is_no_pair_of_rankings_is_refused(first, second):
     with pytest.raises(ConfigError):
         spearman(first, second)
+
+
+def test_a_text_among_the_scores_is_in_no_part_of_the_traceback():
+    for scores in ([1, f"{CANARY} text"], [1, {CANARY: 1}]):
+        with pytest.raises(ConfigError, match="numbers") as caught:
+            spearman([1, 2], scores)
+        assert CANARY not in "".join(traceback.format_exception(caught.value))
 
 
 def test_numbers_out_of_range_are_refused():
