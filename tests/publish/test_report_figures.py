@@ -1,5 +1,7 @@
 """The numbers behind the pages: losses, shares, cells, n-grams and the plane of embeddings."""
 
+import base64
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from hf_dpsynth.publish.report import charts, comparisons, facts, private, texts
 from hf_dpsynth.publish.report.budget import spending
 from hf_dpsynth.publish.report.facts import Share
 from hf_dpsynth.publish.report.numerals import loss, percent
+from hf_dpsynth.publish.report.page import public_page
 from tests.publish import golden
 from tests.stubs import synth
 
@@ -53,7 +56,7 @@ def test_a_lost_charge_is_called_lost():
     release = golden.releases()["aug-pe-zero-out-own-embedder"]
     charges = tuple(row._replace(key=key) for row in release.charges[-1:] for key in ("votes-001", "votes-002"))
     rows = spending(hf_dpsynth.release.replace(release, charges=charges))
-    assert [row.lost for row in rows] == [False, True]
+    assert [row.num_lost for row in rows] == [0, 1]
 
 
 def test_many_charges_are_taken_together_without_losing_one():
@@ -62,7 +65,24 @@ def test_many_charges_are_taken_together_without_losing_one():
     charges = tuple(leaf._replace(key=f"step-{at:03d}") for at in range(95))
     rows = spending(hf_dpsynth.release.replace(release, charges=charges))
     assert len(rows) <= 20 and rows[0].name == "step-000 to step-004" and rows[-1].name.endswith("step-094")
-    assert sum(int(row.reads.split(" x ")[0]) for row in rows) == 95
+    assert sum(int(row.reads.split(" x ")[0]) for row in rows) == 95 == sum(row.count for row in rows)
+
+
+@pytest.mark.parametrize("number", [3, 25])
+def test_the_page_states_the_number_of_charges_and_not_of_its_bars(number):
+    release = golden.releases()["aug-pe-zero-out-own-embedder"]
+    keys = ["votes-002", *(f"step-{at:03d}" for at in range(number - 1))]
+    charges = tuple(release.charges[-1]._replace(key=key) for key in keys)
+    shown = facts.public_facts(hf_dpsynth.release.replace(release, charges=charges), [], num_samples=0, seed=0)
+    figure = charts.budget(shown, 100.0)
+    assert figure.alt.startswith(f"{number} charges")
+    assert f'<dd class="big">{number}<small>of the ledger' in public_page(shown, {"budget": figure})
+    drawn = base64.b64decode(figure.light.split(",")[1]).decode()
+    grouped = number > 20
+    assert ("these charges alone" in drawn, "this charge alone" in drawn) == (grouped, not grouped)
+    states = [row[3] for row in figure.table.rows]
+    assert states[0] == ("1 of 2 lost" if grouped else "lost") + ", and spent all the same"
+    assert set(states[1:]) == {"released"} and ("up to 2 in a row" in figure.table.caption) == grouped
 
 
 def test_rows_that_are_a_real_text_are_counted_and_blank_ones_are_not():

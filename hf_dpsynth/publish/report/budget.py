@@ -24,20 +24,22 @@ class Spent:
 
     Args:
         name (`str`): the key of the charge, or the first and the last.
+        count (`int`): how many charges of the ledger these are. A charge may stand for many steps of training.
         dates (`str`): the UTC date, or the first and the last.
         reads (`str`): what was read and how it was noised, in words.
-        own (`float`, *optional*): epsilon of this charge alone, or its metric scale; None when nothing holds.
+        own (`float`, *optional*): epsilon of these charges alone, or their metric scale; None when nothing holds.
         total (`float`, *optional*): epsilon of all charges up to this one; None for a metric scale, which is one for
             each word of each text and is not added up over texts.
-        lost (`bool`): whether a process stopped before its value was kept. It counts as spent.
+        num_lost (`int`): for how many of them a process stopped before the value was kept. They count as spent.
     """
 
     name: str
+    count: int
     dates: str
     reads: str
     own: float | None
     total: float | None
-    lost: bool
+    num_lost: int
 
 
 def spending(release: Release) -> tuple[Spent, ...]:
@@ -56,11 +58,12 @@ def spending(release: Release) -> tuple[Spent, ...]:
         rows.append(
             Spent(
                 name=_range([charge.key for charge in group]),
+                count=len(group),
                 dates=_range([charge.when for charge in group]),
                 reads=_reads(group),
                 own=_cost(release, events),
                 total=None if isinstance(release.guarantee, MetricDP) else _cost(release, so_far),
-                lost=any(charge.key in named for charge in group),
+                num_lost=sum(charge.key in named for charge in group),
             )
         )
     return tuple(rows)

@@ -4,12 +4,13 @@
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from hf_dpsynth.publish.report import texts
+from hf_dpsynth.publish.report.budget import Spent
 from hf_dpsynth.publish.report.facts import PublicFacts, Share
 from hf_dpsynth.publish.report.figures import Figure, Table, axes, draw, label, legend
 from hf_dpsynth.publish.report.numerals import NONE, figure, loss, percent
@@ -50,21 +51,27 @@ def budget(facts: PublicFacts, epsilon: float) -> Figure:
     """
     own = [row.own or 0.0 for row in facts.spent]
     total = [row.total or 0.0 for row in facts.spent]
-    places = range(1, len(own) + 1)
+    ends = list(accumulate(row.count for row in facts.spent))
+    number, grouped = ends[-1], ends[-1] > len(ends)
+    alone = "these charges alone" if grouped else "this charge alone"
+    bars = f", taken together in {len(own)} bars" if grouped else ""
+    middles = [end - (row.count - 1) / 2 for end, row in zip(ends, facts.spent, strict=True)]
+    widths = [row.count * min(0.62, 0.2 + 0.05 * len(own)) for row in facts.spent]
+    room = 0.7 * facts.spent[0].count
 
     def paint(canvas: Any, palette: Palette) -> None:
         plot = axes(canvas, palette)
         plot.axhline(epsilon, color=palette.muted, linewidth=1.2, linestyle=(0, (4, 3)), label="the claim")
-        plot.bar(places, own, width=min(0.62, 0.2 + 0.05 * len(own)), color=palette.quiet, label="this charge alone")
+        plot.bar(middles, own, width=widths, color=palette.quiet, label=alone)
         marks = {"marker": "o", "markersize": 5.5, "markeredgecolor": palette.panel, "markeredgewidth": 1}
-        plot.plot(places, total, color=palette.synthetic, linewidth=2, label="all charges so far", **marks)
-        plot.set(xlabel="charge, in order", ylabel="DP epsilon", xlim=(0.3, len(own) + 0.7), ylim=(0, epsilon * 1.12))
+        plot.plot(ends, total, color=palette.synthetic, linewidth=2, label="all charges so far", **marks)
+        plot.set(xlabel="charge, in order", ylabel="DP epsilon", xlim=(0.3, number + room), ylim=(0, epsilon * 1.12))
         plot.xaxis.get_major_locator().set_params(integer=True)
         legend(canvas, plot, palette)
 
     claim = facts.claim["parameters"]
     alt = (
-        f"{len(own)} charge{'s' * (len(own) > 1)}. The cumulative DP epsilon rises from {loss(total[0])} to "
+        f"{number:,} charge{'s' * (number > 1)}{bars}. The cumulative DP epsilon rises from {loss(total[0])} to "
         f"{loss(total[-1])} at delta = {figure(claim['delta'])}; the claim is {epsilon!r}."
     )
     title = "Budget: cumulative DP epsilon by charge"
@@ -78,14 +85,21 @@ def budget_table(facts: PublicFacts) -> Table:
     rows = []
     for row in facts.spent:
         held = (loss(row.own),) if metric else (loss(row.own), loss(row.total))
-        state = "lost, and spent all the same" if row.lost else "released"
-        rows.append((row.name, *held, state, row.reads, row.dates))
+        rows.append((row.name, *held, _state(row), row.reads, row.dates))
+    most = max((row.count for row in facts.spent), default=1)
     return Table(
-        "Every charge of the ledger, in order",
-        ("charge", *costs, "state", "what was read", "date (UTC)"),
+        "Every charge of the ledger, in order" + (f", up to {most:,} in a row of this table" if most > 1 else ""),
+        ("charge" if most == 1 else "charges", *costs, "state", "what was read", "date (UTC)"),
         tuple(rows),
         frozenset(range(1, 1 + len(costs))),
     )
+
+
+def _state(row: Spent) -> str:
+    """Return in words what became of charges."""
+    if not row.num_lost:
+        return "released"
+    return ("lost" if row.count == 1 else f"{row.num_lost:,} of {row.count:,} lost") + ", and spent all the same"
 
 
 def cells(*sets: Sequence[int]) -> np.ndarray:
