@@ -33,5 +33,7 @@ def say_table(rows: list[tuple[str, ...]]) -> None:
 def event_line(event: "DpEvent") -> str:
     """Return an event as its name and numbers."""
     numbers = getattr(event, "__dict__", {})
-    shown = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if isinstance(value, float))
-    return type(event).__name__.removesuffix("DpEvent") + (f", {shown}" if shown else "")
+    shown = "".join(f", {name} {value:.6g}" for name, value in numbers.items() if isinstance(value, float))
+    inner = numbers.get("event")
+    within = "" if inner is None else f" of {event_line(inner)}"
+    return type(event).__name__.removesuffix("DpEvent") + shown + within

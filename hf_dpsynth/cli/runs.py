@@ -18,7 +18,9 @@ Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="S
 @app.command("plan")
 def plan_verb(recipe: RecipeFile, assign: Set = None) -> None:
     """Show noise, guarantee and cost of a recipe, without data."""
-    from hf_dpsynth.privacy.accounting import leaves
+    from dp_accounting import PoissonSampledDpEvent
+
+    from hf_dpsynth.privacy.accounting import leaves, rdp_epsilon, round_up
     from hf_dpsynth.recipe import load
 
     plan = load(recipe, assign or ()).plan()
@@ -32,6 +34,11 @@ def plan_verb(recipe: RecipeFile, assign: Set = None) -> None:
         say(
             f"cost: at most {plan.cost.lm_calls} prompts, {plan.cost.tokens} tokens, {plan.cost.embeddings} embeddings"
         )
+    if plan.cost is not None and plan.cost.training_tokens:
+        say(f"training: {plan.cost.training_tokens} tokens expected")
+    if any(isinstance(leaf, PoissonSampledDpEvent) for leaf in leaves(plan.event)) and plan.adjacency != "replace-one":
+        renyi = rdp_epsilon(plan.event, plan.delta or 0.0, adjacency=plan.adjacency)
+        say(f"by Renyi DP, for comparison with papers: epsilon {round_up(renyi):g}")
     for warning in plan.warnings:
         say(f"warning: {warning}")
 
