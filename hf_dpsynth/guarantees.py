@@ -13,6 +13,16 @@ from hf_dpsynth.errors import ConfigError
 NEIGHBOURS = ("add-remove", "zero-out", "replace-one")
 
 
+def digits(value: float) -> str:
+    """Return a number of a guarantee with all its digits: a shorter one could be a smaller loss than the true one.
+
+    Examples:
+        >>> digits(8.0), digits(1e-05), digits(1.23449e-06)
+        ('8', '1e-05', '1.23449e-06')
+    """
+    return repr(float(value)).removesuffix(".0")
+
+
 def _positive(name: str, value: float) -> None:
     if not value > 0:
         raise ConfigError(f"{name} is {value}; it must be a number > 0")
@@ -48,7 +58,7 @@ class ApproxDP:
         if math.isinf(self.epsilon):
             return "No privacy: epsilon is infinite, so this release is not differentially private."
         return (
-            f"This release is ({self.epsilon:.6g}, {self.delta:.3g})-differentially private "
+            f"This release is ({digits(self.epsilon)}, {digits(self.delta)})-differentially private "
             f"per {self.unit} under {self.neighbours} adjacency." + _assuming(self.assumptions)
         )
 
@@ -77,8 +87,8 @@ class MetricDP:
         if math.isinf(self.epsilon):
             return "No privacy: the scale is infinite, so no noise was added."
         return (
-            f"Metric DP at scale {self.epsilon:.6g} per {self.unit} in {self.metric}: the loss between two "
-            f"{self.unit}s is {self.epsilon:.6g} times their distance. Not anonymised: this is not eps-DP for "
+            f"Metric DP at scale {digits(self.epsilon)} per {self.unit} in {self.metric}: the loss between two "
+            f"{self.unit}s is {digits(self.epsilon)} times their distance. Not anonymised: this is not eps-DP for "
             "individuals; measured plausible deniability (N_w and S_w) is empirical, not a proof."
             + _assuming(self.assumptions)
         )
@@ -105,7 +115,7 @@ class LocalDP:
         """Return the one sentence that states this guarantee."""
         if math.isinf(self.epsilon):
             return "No privacy: epsilon is infinite, so this release is not locally private."
-        return f"Local DP with epsilon {self.epsilon:.6g} per {self.unit}." + _assuming(self.assumptions)
+        return f"Local DP with epsilon {digits(self.epsilon)} per {self.unit}." + _assuming(self.assumptions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,9 +139,9 @@ class SecretProtection:
     def statement(self) -> str:
         """Return the sentences that state this guarantee and what it is not."""
         return (
-            f"({self.p:.6g}, {self.r:.6g})-secret protection, not differential privacy: whoever guesses a listed "
-            f"secret with probability at most {self.p:.6g} beforehand guesses it with probability at most "
-            f"{self.r:.6g} after the release. Rows without a listed secret get no protection."
+            f"({digits(self.p)}, {digits(self.r)})-secret protection, not differential privacy: whoever guesses a "
+            f"listed secret with probability at most {digits(self.p)} beforehand guesses it with probability at most "
+            f"{digits(self.r)} after the release. Rows without a listed secret get no protection."
             + _assuming(self.assumptions)
         )
 

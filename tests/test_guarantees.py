@@ -31,6 +31,15 @@ def test_an_epsilon_that_is_not_positive_is_refused(epsilon):
         ApproxDP(epsilon=epsilon, delta=1e-5)
 
 
+def test_a_statement_never_states_less_than_the_guarantee():
+    epsilon, delta = 1.23456749, 1.23449e-6
+    assert f"({epsilon}, {delta})-differentially" in ApproxDP(epsilon=epsilon, delta=delta).statement()
+    assert MetricDP(epsilon=epsilon, metric="d").statement().count(str(epsilon)) == 2
+    assert f"epsilon {epsilon} per" in LocalDP(epsilon=epsilon).statement()
+    assert SecretProtection(p=0.1000000049, r=0.2000000049).statement().count("0.2000000049") == 2
+    assert "(8, 1e-05)-" in ApproxDP(epsilon=8.0, delta=1e-5).statement()
+
+
 def test_assumptions_are_part_of_the_statement():
     assert "n is public" in ApproxDP(epsilon=1, delta=0.0, assumptions=("n is public",)).statement()
 

@@ -15,6 +15,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from hf_dpsynth.errors import PrivacyError
+from hf_dpsynth.guarantees import digits
 from hf_dpsynth.publish.privacy_json import to_privacy_json
 from hf_dpsynth.release import Release
 
@@ -101,7 +102,7 @@ def number(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, float):
-        return repr(value).removesuffix(".0")
+        return digits(value)
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -85,6 +85,13 @@ def test_the_page_states_the_number_of_charges_and_not_of_its_bars(number):
     assert set(states[1:]) == {"released"} and ("up to 2 in a row" in figure.table.caption) == grouped
 
 
+def test_a_delta_has_the_same_digits_in_the_words_of_a_figure_as_on_the_page():
+    made = synth(delta=1.23449e-6).privacy
+    shown = facts.public_facts(made, [], num_samples=0, seed=0)
+    assert "at delta = 1.23449e-06; the claim is 4." in charts.budget(shown, 4.0).alt
+    assert ">1.23449e-06</dd>" in public_page(shown, {})
+
+
 def test_rows_that_are_a_real_text_are_counted_and_blank_ones_are_not():
     assert private.verbatim(["a b", " a b ", "c", "", " "], ["a b", "", "d"]) == 2
 

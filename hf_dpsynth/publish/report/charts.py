@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hf_dpsynth.publish.card import number
 from hf_dpsynth.publish.report import texts
 from hf_dpsynth.publish.report.budget import Spent
 from hf_dpsynth.publish.report.facts import PublicFacts, Share
@@ -52,7 +53,7 @@ def budget(facts: PublicFacts, epsilon: float) -> Figure:
     own = [row.own or 0.0 for row in facts.spent]
     total = [row.total or 0.0 for row in facts.spent]
     ends = list(accumulate(row.count for row in facts.spent))
-    number, grouped = ends[-1], ends[-1] > len(ends)
+    count, grouped = ends[-1], ends[-1] > len(ends)
     alone = "these charges alone" if grouped else "this charge alone"
     bars = f", taken together in {len(own)} bars" if grouped else ""
     middles = [end - (row.count - 1) / 2 for end, row in zip(ends, facts.spent, strict=True)]
@@ -65,14 +66,14 @@ def budget(facts: PublicFacts, epsilon: float) -> Figure:
         plot.bar(middles, own, width=widths, color=palette.quiet, label=alone)
         marks = {"marker": "o", "markersize": 5.5, "markeredgecolor": palette.panel, "markeredgewidth": 1}
         plot.plot(ends, total, color=palette.synthetic, linewidth=2, label="all charges so far", **marks)
-        plot.set(xlabel="charge, in order", ylabel="DP epsilon", xlim=(0.3, number + room), ylim=(0, epsilon * 1.12))
+        plot.set(xlabel="charge, in order", ylabel="DP epsilon", xlim=(0.3, count + room), ylim=(0, epsilon * 1.12))
         plot.xaxis.get_major_locator().set_params(integer=True)
         legend(canvas, plot, palette)
 
     claim = facts.claim["parameters"]
     alt = (
-        f"{number:,} charge{'s' * (number > 1)}{bars}. The cumulative DP epsilon rises from {loss(total[0])} to "
-        f"{loss(total[-1])} at delta = {figure(claim['delta'])}; the claim is {epsilon!r}."
+        f"{count:,} charge{'s' * (count > 1)}{bars}. The cumulative DP epsilon rises from {loss(total[0])} to "
+        f"{loss(total[-1])} at delta = {number(claim['delta'])}; the claim is {number(epsilon)}."
     )
     title = "Budget: cumulative DP epsilon by charge"
     return draw("budget", title, alt, budget_table(facts), _SIZE, paint)
@@ -169,9 +170,9 @@ def labels(shares: Sequence[Share]) -> Figure:
     Args:
         shares (`Sequence[Share]`): the labels, at least one. Public.
     """
-    number = sum(share.rows for share in shares) or 1
+    total = sum(share.rows for share in shares) or 1
     largest = sorted(shares, key=lambda share: -share.rows)[:_MOST_BARS]
-    bars = [(label(share.label), share.rows / number) for share in largest]
+    bars = [(label(share.label), share.rows / total) for share in largest]
     if len(shares) > len(largest):
         bars.append(("all others", 1 - sum(share for _, share in bars)))
     declared = [(share.declared, at) for at, share in enumerate(largest) if share.declared is not None]
@@ -193,26 +194,24 @@ def labels(shares: Sequence[Share]) -> Figure:
         plot.set(xlabel="% of rows", xlim=(0, 118 * widest or 1), ylim=(len(bars) - 0.5, -0.5))
 
     title, height = "Labels", max(1.6, 0.95 + 0.33 * len(bars))
-    return draw(
-        "labels", title, _shares(largest, len(shares), number), labels_table(shares), (_SIZE[0], height), paint
-    )
+    return draw("labels", title, _shares(largest, len(shares), total), labels_table(shares), (_SIZE[0], height), paint)
 
 
-def _shares(largest: Sequence[Share], count: int, number: int) -> str:
+def _shares(largest: Sequence[Share], count: int, total: int) -> str:
     """Return in words which labels are the largest."""
-    parts = [f"{share.label} {percent(share.rows / number)}" for share in largest]
+    parts = [f"{share.label} {percent(share.rows / total)}" for share in largest]
     more = f", and {count - len(largest)} more" if count > len(largest) else ""
     return f"Shares of the rows by label: {', '.join(parts)}{more}."
 
 
 def labels_table(shares: Sequence[Share]) -> Table:
     """Return the labels with their rows."""
-    number = sum(share.rows for share in shares) or 1
+    total = sum(share.rows for share in shares) or 1
     rows = tuple(
         (
             share.label,
             f"{share.rows:,}",
-            percent(share.rows / number),
+            percent(share.rows / total),
             NONE if share.declared is None else percent(share.declared),
         )
         for share in shares
