@@ -351,3 +351,11 @@ def test_a_file_without_a_header_shows_and_publishes_no_first_record(call):
         code, out, err = call("privatize", "nohead.csv", *flags)
         assert code == 2 and "text_column" in err.replace("column 'text'", "text_column")
         assert "zqprivate" not in out + err and not pathlib.Path("rows.csv").exists()
+
+
+def test_a_plan_of_a_tuned_model_shows_how_records_are_sampled(capsys):
+    recipe = pathlib.Path(__file__).parents[1] / "recipes" / "movie-dp-lora-eps3.yaml"
+    assert cli.call(["plan", str(recipe)]) == 0
+    out = capsys.readouterr().out
+    assert "162 x PoissonSampled, sampling_probability 0.0310078 of Gaussian, noise_multiplier" in out
+    assert "tokens expected" in out and "by Renyi DP" in out

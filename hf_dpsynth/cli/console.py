@@ -32,8 +32,8 @@ def say_table(rows: list[tuple[str, ...]]) -> None:
 
 def event_line(event: "DpEvent") -> str:
     """Return an event as its name and numbers."""
-    numbers = getattr(event, "__dict__", {})
+    names = (*vars(event), *getattr(type(event), "__slots__", ())) if hasattr(event, "__dict__") else event.__slots__
+    numbers = {name: getattr(event, name, None) for name in names}
     shown = "".join(f", {name} {value:.6g}" for name, value in numbers.items() if isinstance(value, float))
-    inner = numbers.get("event")
-    within = "" if inner is None else f" of {event_line(inner)}"
+    within = f" of {event_line(numbers['event'])}" if numbers.get("event") is not None else ""
     return type(event).__name__.removesuffix("DpEvent") + shown + within
