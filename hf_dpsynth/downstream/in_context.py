@@ -195,7 +195,8 @@ class _Pieces:
         return self.before + self._tokens(text)[:length] + self.after
 
     def _tokens(self, text: str) -> list[int]:
-        tokens: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        # not verbose: a tokenizer's warning of a text beyond the context gives its number of tokens
+        tokens: list[int] = self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         return tokens
 
 

@@ -95,7 +95,8 @@ def likelihoods(
     start = _start_token(tokenizer) if add_start_token else []
     limit = max(1, min(max_tokens, _context(model) - len(start)))
     rows = check_texts(texts, what)
-    encoded: list[list[int]] = tokenizer(rows, add_special_tokens=False)["input_ids"] if rows else []
+    # not verbose: a tokenizer's warning of a text beyond the context gives its number of tokens
+    encoded: list[list[int]] = tokenizer(rows, add_special_tokens=False, verbose=False)["input_ids"] if rows else []
     negative_log, num_tokens = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
     kept = [start + tokens[:limit] for tokens in encoded]
     hidden = {} if public else {"bar_format": "{desc}: {percentage:3.0f}%|{bar}|"}

@@ -1,3 +1,5 @@
+import logging
+
 import numpy as np
 import pytest
 from datasets import Dataset
@@ -97,6 +99,25 @@ def test_long_demonstrations_are_cut_at_the_public_limit(llama):
         InContext(model=llama, dtype="float32", shots=6, max_prefix_tokens=40).fit(train)
     with pytest.raises(ConfigError, match="does not fit into the model's 256"):
         InContext(model=llama, dtype="float32", shots=6, max_text_tokens=200).fit(train)
+
+
+def test_the_length_of_a_long_private_text_is_not_logged(llama, monkeypatch):
+    long = Dataset.from_dict({"text": ["good " * 500, "bad " * 500] * 3, "label": ["pos", "neg"] * 3})
+    train = Examples.of(long, label_column="label", text_column="text")
+    model, seen = InContext(model=llama, dtype="float32", shots=2), []
+    _, tokenizer = model._language_model.load()
+    monkeypatch.setattr(tokenizer, "model_max_length", 256)
+    monkeypatch.setattr(tokenizer, "deprecation_warnings", {})  # it warns once
+    handler = logging.Handler()
+    handler.emit = lambda record: seen.append(record.getMessage())
+    logging.getLogger("transformers").addHandler(handler)
+    try:
+        model.fit(train).predict(["good " * 500])
+        assert seen == []
+        tokenizer("good " * 500)
+        assert len(seen) == 1
+    finally:
+        logging.getLogger("transformers").removeHandler(handler)
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import logging
 import math
 
 import numpy as np
@@ -169,3 +170,18 @@ def test_the_real_model_prefers_english_to_the_same_words_shuffled():
     shuffled = [" ".join(rng.permutation(row.split())) for row in rows]
     found = Perplexity().compute(predictions=rows, references=shuffled)
     assert 5 < found["perplexity"] < 200 and found["references_perplexity"] > 5 * found["perplexity"]
+
+
+def test_the_length_of_a_long_private_text_is_not_logged(monkeypatch):
+    tiny, seen = TinyModel(), []
+    monkeypatch.setattr(tiny.tokenizer, "model_max_length", 48)
+    handler = logging.Handler()
+    handler.emit = lambda record: seen.append(record.getMessage())
+    logging.getLogger("transformers").addHandler(handler)
+    try:
+        found = likelihoods(["w1 " * 60, "w2 w3"], *tiny.load())
+        assert seen == [] and found.num_cut == 1
+        tiny.tokenizer("w1 " * 60)  # the tokenizer would warn
+        assert len(seen) == 1
+    finally:
+        logging.getLogger("transformers").removeHandler(handler)
