@@ -8,6 +8,7 @@ same number of rows, over several public splits, and says which rows it could no
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -88,7 +89,10 @@ class Splits:
 class TwoSampleMetric(Metric):
     """A metric that compares two sets of rows; `prepare` turns texts into rows, `score` compares two sets of them."""
 
-    least_rows: ClassVar[int] = _LEAST_ROWS
+    @property
+    def least_rows(self) -> int:
+        """Return the fewest rows that a side may have."""
+        return _LEAST_ROWS
 
     @abstractmethod
     def score(self, predictions: np.ndarray, references: np.ndarray, *, seed: int) -> float | dict[str, float]:
@@ -130,42 +134,71 @@ class TwoSampleMetric(Metric):
             value over the splits under `{name}_interval` and `{name}_floor_interval`, `num_rows` and
             `floor_num_rows` per side, `limits` (sentences) and `uses_private_data`. As sensitive as the references.
         Raises:
-            ConfigError: too few rows on one side, rows of two widths, or a score that is not a number.
+            ConfigError: too few rows on one side, rows of two widths, or a score that is not finite.
         """
-        if not num_splits >= 1:
-            raise ConfigError(f"num_splits is {num_splits}; it is at least 1")
+        check_count("num_splits", num_splits, 1)
+        check_seed(seed)
         if holdout is not None and not len(holdout):
             raise ConfigError("holdout= is empty; pass real texts, or leave it out to split the references")
         splits = Splits(len(predictions), len(references), num_splits, seed, 0 if holdout is None else len(holdout))
         self._check(splits, holdout is not None)
-        scores, floors = [], []
-        for number, (left, right, other) in enumerate(splits.draw()):
-            real = references[right]
-            rest = references[other] if holdout is None else holdout[other]
-            floors.append(self._named(self.score(rest, real, seed=seed + number)))
-            if equal_size:
-                scores.append(self._named(self.score(predictions[left], real, seed=seed + number)))
-            else:
-                scores.append(self._named(self.score(predictions, references, seed=seed + number)))
-        limits = self.limits(splits.size)
+        scores, floors = self._scored(splits, predictions, references, holdout, equal_size=equal_size)
+        limits = [*self.limits(splits.size), *self._alike(predictions, references, holdout)]
         if not equal_size:
             limits.append(
                 f"score over {len(predictions)} synthetic and {len(references)} real rows, floor over {splits.size} "
                 "on each side: not comparable; pass equal_size=True"
             )
-        rows = splits.size if equal_size else min(len(predictions), len(references))
-        return {
+        found = {
             **_summary(scores, ""),
             **_summary(floors, "_floor"),
-            "num_rows": rows,
+            "num_rows": splits.size if equal_size else min(len(predictions), len(references)),
             "floor_num_rows": splits.size,
             "limits": limits,
             "uses_private_data": not public_references,
         }
+        self.after(found, predictions, references, seed=seed)
+        return found
+
+    def after(self, found: Result, predictions: np.ndarray, references: np.ndarray, *, seed: int) -> None:
+        """Add to what `compare` has found; a metric with more to say than scores and floors overrides it.
+
+        Args:
+            found (`dict`): the result, changed in place. As sensitive as the references.
+            predictions (`np.ndarray`): all rows of the synthetic texts. Public.
+            references (`np.ndarray`): all rows of the real texts. Sensitive.
+            seed (`int`): the seed of public randomness.
+        """
 
     def limits(self, size: int) -> list[str]:
         """Return what a reader must know about a score over so many rows on each side."""
         return []
+
+    def _scored(
+        self,
+        splits: Splits,
+        predictions: np.ndarray,
+        references: np.ndarray,
+        holdout: np.ndarray | None,
+        *,
+        equal_size: bool,
+    ) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+        """Return the figures of score and floor for each split."""
+        scores, floors = [], []
+        for seed, (left, right, other) in enumerate(splits.draw(), start=splits.seed):
+            real = references[right]
+            rest = references[other] if holdout is None else holdout[other]
+            floors.append(self._named(self.score(rest, real, seed=seed)))
+            pair = (predictions[left], real) if equal_size else (predictions, references)
+            scores.append(self._named(self.score(*pair, seed=seed)))
+        return scores, floors
+
+    def _alike(self, *sides: np.ndarray | None) -> list[str]:
+        return [
+            f"all {what} texts are the same to {self.name}: a good score says nothing then"
+            for what, rows in zip(("synthetic", "real", "holdout"), sides, strict=True)
+            if rows is not None and alike(rows)
+        ]
 
     def _check(self, splits: Splits, has_holdout: bool) -> None:
         if splits.size < self.least_rows:
@@ -179,9 +212,11 @@ class TwoSampleMetric(Metric):
 
     def _named(self, score: float | dict[str, float]) -> dict[str, float]:
         named = score if isinstance(score, dict) else {self.name: score}
-        wrong = [key for key, value in named.items() if np.isnan(value)]
+        wrong = [key for key, value in named.items() if not np.isfinite(value)]
         if wrong:
-            raise ConfigError(f"{wrong[0]} is not a number for these rows. Check that the embeddings are finite.")
+            raise ConfigError(
+                f"{wrong[0]} is NaN or infinite for these rows. Check that they are finite and not huge."
+            )
         return named
 
 
@@ -193,6 +228,42 @@ def _summary(values: Sequence[dict[str, float]], suffix: str) -> dict[str, Any]:
         found[f"{key}{suffix}"] = float(np.mean(figures))
         found[f"{key}{suffix}_interval"] = (min(figures), max(figures))
     return found
+
+
+def alike(rows: np.ndarray) -> bool:
+    """Return whether all rows of a set are equal; reads no further than the first that is not.
+
+    Args:
+        rows (`np.ndarray`): rows on axis 0, numbers or objects that hold arrays. Sensitive if they are.
+    """
+    if rows.dtype == object:
+        return all(all(map(np.array_equal, row, rows[0])) for row in rows)
+    return all(np.array_equal(row, rows[0]) for row in rows)
+
+
+def check_count(name: str, value: Any, least: int, more: str = "") -> None:
+    """Refuse an option that is no whole number or too small.
+
+    Args:
+        name (`str`): the option.
+        value (`Any`): its value. Public.
+        least (`int`): the smallest that is accepted.
+        more (`str`): the end of the message, e.g. what else is accepted.
+    Raises:
+        ConfigError: it is no whole number of at least `least`.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ConfigError(f"{name} is {value!r}; it is a whole number of at least {least}{more}")
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse a seed that is no whole number.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
+        raise ConfigError(f"seed is {seed!r}; it is a whole number")
 
 
 def check_texts(texts: Any, what: str) -> list[str]:

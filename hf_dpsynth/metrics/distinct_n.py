@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.metrics.base import check_count
 from hf_dpsynth.metrics.words import DiversityMetric, ngrams, words
 
 
@@ -38,8 +38,7 @@ class DistinctN(DiversityMetric):
     max_n: int = 3
 
     def __post_init__(self) -> None:
-        if not self.max_n >= 1:
-            raise ConfigError(f"max_n is {self.max_n}; it is at least 1")
+        check_count("max_n", self.max_n, 1)
 
     def figures(self, texts: list[str]) -> dict[str, float]:
         """Return the shares."""

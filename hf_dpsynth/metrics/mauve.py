@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.metrics.base import Result
+from hf_dpsynth.metrics.base import Result, check_count
 from hf_dpsynth.metrics.divergence import frontier_area
 from hf_dpsynth.metrics.embedding import EmbeddingMetric
 from hf_dpsynth.metrics.kmeans import kmeans
@@ -134,30 +134,15 @@ class Mauve(EmbeddingMetric):
         )
         return {"mauve": found.mauve, "mauve_star": found.mauve_star, "mauve_buckets": found.num_filled}
 
-    def compare(
-        self,
-        predictions: np.ndarray,
-        references: np.ndarray,
-        *,
-        holdout: np.ndarray | None = None,
-        equal_size: bool = True,
-        num_splits: int = 5,
-        seed: int = 0,
-        public_references: bool = False,
-    ) -> Result:
-        """Score prepared rows as `TwoSampleMetric.compare` does, and say when there was nothing to cluster."""
-        found = super().compare(
-            predictions,
-            references,
-            holdout=holdout,
-            equal_size=equal_size,
-            num_splits=num_splits,
-            seed=seed,
-            public_references=public_references,
-        )
-        if min(found["mauve_buckets"], found["mauve_buckets_floor"]) < 2:
-            found["limits"].append("all rows of both sets fell into one bucket, so they could not be told apart")
-        return found
+    def after(self, found: Result, predictions: np.ndarray, references: np.ndarray, *, seed: int) -> None:
+        """Say when there was nothing to cluster."""
+        for figure, rows in (("mauve", "rows of both sets"), ("mauve_floor", "real rows")):
+            filled = found[figure.replace("mauve", "mauve_buckets")]
+            if filled < 2:
+                runs = "" if filled == 1 else " in some runs"
+                found["limits"].append(
+                    f"{figure}: all {rows} fell into one bucket{runs}, so they could not be told apart"
+                )
 
     def limits(self, size: int) -> list[str]:
         """Say how many rows a bucket has, which sets how far the floor lies below 1."""
@@ -178,14 +163,13 @@ def automatic_buckets(size: int) -> int:
 def _check_options(
     num_buckets: int | None, scaling: float, explained_variance: float, num_seeds: int, smoothing: float
 ) -> None:
-    if num_buckets is not None and not num_buckets >= 2:
-        raise ConfigError(f"num_buckets is {num_buckets}; it is at least 2, or None for a tenth of the rows")
+    if num_buckets is not None:
+        check_count("num_buckets", num_buckets, 2, ", or None for a tenth of the rows")
     if not 0 < scaling < float("inf"):
         raise ConfigError(f"scaling is {scaling}; it is a positive number")
     if not 0 < explained_variance <= 1:
         raise ConfigError(f"explained_variance is {explained_variance}; it is above 0 and at most 1")
-    if not num_seeds >= 1:
-        raise ConfigError(f"num_seeds is {num_seeds}; it is at least 1")
+    check_count("num_seeds", num_seeds, 1)
     if not 0 <= smoothing < float("inf"):
         raise ConfigError(f"smoothing is {smoothing}; it is 0 or a positive number")
 

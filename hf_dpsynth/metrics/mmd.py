@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.metrics.base import Result
+from hf_dpsynth.metrics.base import Result, check_count
 from hf_dpsynth.metrics.embedding import EmbeddingMetric
 from hf_dpsynth.metrics.rows import check_pair
 from hf_dpsynth.privacy.keys import public_generator
@@ -101,34 +101,14 @@ class MMD(EmbeddingMetric):
 
     def __post_init__(self) -> None:
         _check_options(self.bandwidth, self.num_permutations)
-        if not self.test_rows >= 2:
-            raise ConfigError(f"test_rows is {self.test_rows}; it is at least 2")
+        check_count("test_rows", self.test_rows, 2)
 
     def score(self, predictions: np.ndarray, references: np.ndarray, *, seed: int) -> float:
         """Return the estimate alone."""
         return mmd(predictions, references, bandwidth=self.bandwidth, seed=seed).mmd
 
-    def compare(
-        self,
-        predictions: np.ndarray,
-        references: np.ndarray,
-        *,
-        holdout: np.ndarray | None = None,
-        equal_size: bool = True,
-        num_splits: int = 5,
-        seed: int = 0,
-        public_references: bool = False,
-    ) -> Result:
-        """Score prepared rows as `TwoSampleMetric.compare` does, and test all of them once, `mmd_p_value`."""
-        found = super().compare(
-            predictions,
-            references,
-            holdout=holdout,
-            equal_size=equal_size,
-            num_splits=num_splits,
-            seed=seed,
-            public_references=public_references,
-        )
+    def after(self, found: Result, predictions: np.ndarray, references: np.ndarray, *, seed: int) -> None:
+        """Test all rows once, `mmd_p_value`."""
         if self.num_permutations:
             rng = public_generator(seed, "mmd-test-rows")
             left, right = (rows[rng.permutation(len(rows))[: self.test_rows]] for rows in (predictions, references))
@@ -137,14 +117,12 @@ class MMD(EmbeddingMetric):
             ).p_value
             if max(len(predictions), len(references)) > self.test_rows:
                 found["limits"].append(f"mmd_p_value reads {self.test_rows} public random rows of the larger sets")
-        return found
 
 
 def _check_options(bandwidth: float | None, num_permutations: int) -> None:
     if bandwidth is not None and not 0 < bandwidth < float("inf"):
         raise ConfigError(f"bandwidth is {bandwidth}; it is a positive number, or None for the median distance")
-    if not num_permutations >= 0:
-        raise ConfigError(f"num_permutations is {num_permutations}; it is 0 or more")
+    check_count("num_permutations", num_permutations, 0)
 
 
 def _median_distance(rows: np.ndarray, seed: int) -> float:

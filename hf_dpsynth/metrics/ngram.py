@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.metrics.base import Result, TwoSampleMetric, check_texts
+from hf_dpsynth.metrics.base import Result, TwoSampleMetric, check_count, check_texts
 from hf_dpsynth.metrics.divergence import frontier_area
 from hf_dpsynth.metrics.words import ids
 
@@ -69,8 +69,7 @@ class NGram(TwoSampleMetric):
     scaling: float = 5.0
 
     def __post_init__(self) -> None:
-        if not self.num_bins >= 2:
-            raise ConfigError(f"num_bins is {self.num_bins}; it is at least 2")
+        check_count("num_bins", self.num_bins, 2)
         if not 0 < self.scaling < float("inf"):
             raise ConfigError(f"scaling is {self.scaling}; it is a positive number")
 

@@ -16,7 +16,7 @@ import numpy as np
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.extras import need
 from hf_dpsynth.logging import progress_bar
-from hf_dpsynth.metrics.base import Metric, Result, check_texts
+from hf_dpsynth.metrics.base import Metric, Result, check_count, check_texts
 
 if TYPE_CHECKING:
     from hf_dpsynth.models.causal_lm import CausalLM
@@ -237,10 +237,8 @@ class Perplexity(Metric):
 
 
 def _check_options(max_tokens: int, batch_tokens: int) -> None:
-    if not max_tokens >= 1:
-        raise ConfigError(f"max_tokens is {max_tokens}; it is at least 1")
-    if not batch_tokens >= 1:
-        raise ConfigError(f"batch_tokens is {batch_tokens}; it is at least 1")
+    check_count("max_tokens", max_tokens, 1)
+    check_count("batch_tokens", batch_tokens, 1)
 
 
 def _loaded(model: Any) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from hf_dpsynth.compute.nearest import top_k
-from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.metrics.base import check_count
 from hf_dpsynth.metrics.embedding import EmbeddingMetric
 from hf_dpsynth.metrics.rows import check_pair
 
@@ -62,8 +62,7 @@ def prdc(p: np.ndarray, q: np.ndarray, *, k: int = 5) -> PRDCResult:
         >>> prdc(rows + 0.1, rows, k=1).coverage
         1.0
     """
-    if not k >= 1:
-        raise ConfigError(f"k is {k}; it is at least 1")
+    check_count("k", k, 1)
     check_pair(p, q, what="prdc", least=k + 1)
     left, right = _radii(p, k), _radii(q, k)
     centre = q.mean(axis=0, dtype=np.float64)
@@ -95,12 +94,15 @@ class PRDC(EmbeddingMetric):
     description: ClassVar[str] = "precision, recall, density and coverage of synthetic texts, with floors; 1 is best"
     source: ClassVar[str] = "Kynkäänniemi et al. 2019, arXiv:1904.06991; Naeem et al. 2020, arXiv:2002.09797"
     higher_is_better: ClassVar[bool | None] = True
-    least_rows: ClassVar[int] = 6  # one more than the default k
     k: int = 5
 
     def __post_init__(self) -> None:
-        if not self.k >= 1:
-            raise ConfigError(f"k is {self.k}; it is at least 1")
+        check_count("k", self.k, 1)
+
+    @property
+    def least_rows(self) -> int:
+        """Return one row more than a ball reaches over."""
+        return self.k + 1
 
     def score(self, predictions: np.ndarray, references: np.ndarray, *, seed: int) -> dict[str, float]:
         """Return the four figures and the single one."""

@@ -13,6 +13,7 @@ from math import exp, log
 from typing import ClassVar
 
 from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.metrics.base import check_count
 from hf_dpsynth.metrics.words import DiversityMetric, ngrams, words
 
 _SMOOTH = 0.1  # matches of an order that has none (Chen & Cherry 2014, method 1)
@@ -96,8 +97,7 @@ class SelfBLEU(DiversityMetric):
     max_n: int = 4
 
     def __post_init__(self) -> None:
-        if not self.max_n >= 1:
-            raise ConfigError(f"max_n is {self.max_n}; it is at least 1")
+        check_count("max_n", self.max_n, 1)
 
     def figures(self, texts: list[str]) -> dict[str, float]:
         """Return the mean."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.extras import need
+from hf_dpsynth.metrics.base import check_count
 from hf_dpsynth.metrics.embedding import EmbeddingMetric
 from hf_dpsynth.metrics.rows import check_pair
 from hf_dpsynth.privacy.keys import public_generator
@@ -123,8 +124,7 @@ class Wasserstein(EmbeddingMetric):
 
 
 def _check_options(num_projections: int, order: float) -> None:
-    if not num_projections >= 1:
-        raise ConfigError(f"num_projections is {num_projections}; it is at least 1")
+    check_count("num_projections", num_projections, 1)
     if not 1 <= order < float("inf"):
         raise ConfigError(f"order is {order}; it is at least 1")
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.metrics.base import Metric, Result, check_texts
+from hf_dpsynth.metrics.base import Metric, Result, check_seed, check_texts
 from hf_dpsynth.privacy.keys import public_generator
 
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -62,20 +62,24 @@ class DiversityMetric(Metric):
         Raises:
             ConfigError: too few texts, or a value that is no text.
         """
+        check_seed(seed)
         sets = {"": self._enough(predictions, "predictions")}
         if references is not None:
             sets["references_"] = self._enough(references, "references")
         size = min(map(len, sets.values()))
         found: Result = {}
+        limits: list[str] = []
         for start, texts in sets.items():
             rows = public_generator(seed, "metric-rows", start).permutation(len(texts))[:size]
             kept = texts if len(texts) == size else [texts[row] for row in sorted(rows)]
+            limits += _without_variety(kept, "references" if start else "predictions")
             found |= {f"{start}{name}": figure for name, figure in self.figures(kept).items()}
-        longest = max(map(len, sets.values()))
+        if max(map(len, sets.values())) > size:
+            limits.insert(0, f"computed on {size} texts of each set: diversity depends on it")
         return {
             **found,
             "num_rows": size,
-            "limits": [] if longest == size else [f"computed on {size} texts of each set: diversity depends on it"],
+            "limits": limits,
             "uses_private_data": references is not None and not public_references,
         }
 
@@ -84,6 +88,15 @@ class DiversityMetric(Metric):
         if len(rows) < self.least_texts:
             raise ConfigError(f"{self.name} needs {self.least_texts} or more texts; {what}= has {len(rows)}")
         return rows
+
+
+def _without_variety(texts: list[str], what: str) -> list[str]:
+    """Return the limit of a set in which there is nothing to tell apart."""
+    if not any(map(words, texts)):
+        return [f"no text of {what} has a word: the figures say nothing of its diversity"]
+    if len(texts) > 1 and len(set(texts)) == 1:
+        return [f"all texts of {what} are the same"]
+    return []
 
 
 def ids(texts: Sequence[str], n: int, known: dict[tuple[str, ...], int]) -> list[np.ndarray]:

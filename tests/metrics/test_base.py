@@ -75,9 +75,43 @@ def test_too_few_rows_are_refused_with_the_number_that_is_needed(predictions, re
         MeanGap().compare(np.zeros(predictions), np.zeros(references))
 
 
-def test_a_score_that_is_no_number_is_an_error():
-    with pytest.raises(ConfigError, match="not a number"), np.errstate(invalid="ignore"):
-        MeanGap().compare(np.full(9, np.nan), np.zeros(9))
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_score_that_is_no_number_is_an_error(value):
+    with pytest.raises(ConfigError, match="mean_gap is NaN or infinite"), np.errstate(invalid="ignore"):
+        MeanGap().compare(np.full(9, value), np.zeros(9))
+
+
+def test_a_side_whose_rows_are_all_equal_is_named_in_a_limit():
+    varied, same = np.arange(9.0), np.zeros(9)
+    for sides, named in (((same, varied), ["synthetic"]), ((varied, same), ["real"]), ((varied, varied), [])):
+        limits = MeanGap().compare(*sides)["limits"]
+        assert [limit.split()[1] for limit in limits] == named
+    assert "all holdout texts" in MeanGap().compare(varied, varied, holdout=same)["limits"][0]
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"num_splits": 1.5}, "num_splits is 1.5; it is a whole number"),
+    ({"num_splits": "3"}, "num_splits is '3'"),
+    ({"seed": "x"}, "seed is 'x'; it is a whole number"),
+    ({"seed": 1.5}, "seed is 1.5"),
+])  # fmt: skip
+def test_options_of_a_wrong_type_are_refused_by_name(options, message):
+    with pytest.raises(ConfigError, match=message):
+        MeanGap().compare(np.arange(9.0), np.arange(9.0), **options)
+    if "seed" in options:
+        with pytest.raises(ConfigError, match=message):
+            metrics.load("distinct_n").compute(predictions=["a", "b"], **options)
+
+
+@pytest.mark.parametrize(("name", "option"), [
+    ("mauve", "num_buckets"), ("mauve", "num_seeds"), ("mmd", "num_permutations"), ("mmd", "test_rows"), ("prdc", "k"),
+    ("vendi", "num_splits"), ("wasserstein", "num_projections"), ("ngram", "num_bins"), ("self_bleu", "max_n"),
+    ("distinct_n", "max_n"), ("perplexity", "max_tokens"),
+])  # fmt: skip
+def test_a_count_that_is_no_whole_number_is_refused_by_name(name, option):
+    for value in (2.5, "3", True):
+        with pytest.raises(ConfigError, match=f"{option} is {value!r}; it is a whole number"):
+            metrics.load(name, params={option: value})
 
 
 def test_an_unknown_option_or_metric_names_the_closest():

@@ -143,7 +143,14 @@ def test_all_rows_identical_give_one_and_say_that_nothing_was_told_apart(value):
     rows = np.full((60, 8), value, np.float32)
     found = Mauve().compare(rows, rows)
     assert [found[key] for key in ("mauve", "mauve_floor", "mauve_star")] == pytest.approx([1, 1, 1], abs=1e-12)
-    assert any("one bucket" in limit for limit in found["limits"])
+    said = [limit.split(" fell into one bucket")[0] for limit in found["limits"] if "one bucket" in limit]
+    assert said == ["mauve: all rows of both sets", "mauve_floor: all real rows"]
+
+
+def test_real_rows_that_are_all_alike_leave_the_score_told_apart():
+    found = Mauve().compare(gaussian(0, 60), np.ones((120, 16), np.float32))
+    said = [limit.split(":")[0] for limit in found["limits"] if "one bucket" in limit]
+    assert said == ["mauve_floor"] and found["mauve"] < 1
 
 
 def test_fewer_rows_than_buckets_is_refused_and_few_rows_a_bucket_is_said():

@@ -72,8 +72,9 @@ def test_bad_rows_and_options_are_refused():
             prdc(p, p, k=k)
     with pytest.raises(ConfigError, match="6 synthetic and 12 real texts"):
         PRDC().compare(p, p[:8])
-    with pytest.raises(ConfigError, match="at least 9 rows in each set"):
+    with pytest.raises(ConfigError, match="9 synthetic and 18 real texts"):
         PRDC(k=8).compare(p, p[:16])
+    assert PRDC(k=1).compare(p[:2], p[:4])["num_rows"] == 2  # k + 1 rows on a side are enough
 
 
 def test_the_metric_reports_all_figures_with_floors_and_a_limit_for_few_rows():

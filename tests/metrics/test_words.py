@@ -146,3 +146,13 @@ def test_empty_strings_and_copies_give_figures_not_nans():
         for name in ("ngram", "length", "distinct_n", "self_bleu"):
             found = metrics.load(name).compute(predictions=texts, references=texts)
             assert not [key for key, value in found.items() if isinstance(value, float) and np.isnan(value)], name
+            assert any("same" in limit or "has a word" in limit for limit in found["limits"]), name
+
+
+def test_sets_without_variety_are_named_without_a_text_or_a_count():
+    found = metrics.load("self_bleu").compute(predictions=["", " ", "\n"], references=["a secret"] * 3)
+    assert found["self_bleu"] == 0
+    assert found["limits"] == [
+        "no text of predictions has a word: the figures say nothing of its diversity",
+        "all texts of references are the same",
+    ]
