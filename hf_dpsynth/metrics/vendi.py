@@ -12,10 +12,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.metrics.base import Metric, Result
+from hf_dpsynth.metrics.base import Metric, Result, alike, check_count, check_seed
 from hf_dpsynth.metrics.embedding import embed
-from hf_dpsynth.metrics.rows import blocks, check_rows
+from hf_dpsynth.metrics.rows import blocks, check_pair, check_rows
 from hf_dpsynth.models import load_embedder
 from hf_dpsynth.models.base import Embedder
 from hf_dpsynth.privacy.keys import public_generator
@@ -69,8 +68,7 @@ class Vendi(Metric):
     num_splits: int = 5
 
     def __post_init__(self) -> None:
-        if not self.num_splits >= 1:
-            raise ConfigError(f"num_splits is {self.num_splits}; it is at least 1")
+        check_count("num_splits", self.num_splits, 1)
 
     def compute(
         self,
@@ -93,23 +91,30 @@ class Vendi(Metric):
             public_references (`bool`): whether the references are public.
             cache (`str` or path, *optional*): a file that keeps the vectors of `predictions`. Only if they are public.
         Returns:
-            `dict`: `vendi`, `vendi_references` where there are references, `num_rows`, `limits` and
+            `dict`: `vendi`, `references_vendi` where there are references, `num_rows`, `limits` and
             `uses_private_data`. As sensitive as the references, as soon as there are any.
         Raises:
-            ConfigError: no texts, a value that is no text, or embeddings that are not finite.
+            ConfigError: no texts, a value that is no text, or embeddings that are not finite or of two widths.
         """
+        check_seed(seed)
         model = load_embedder(embedder)
         synthetic = embed(predictions, model, what="predictions", public=True, cache=cache)
         if references is None:
-            return {"vendi": vendi(synthetic), "num_rows": len(synthetic), "limits": [], "uses_private_data": False}
+            return {
+                "vendi": vendi(synthetic),
+                "num_rows": len(synthetic),
+                "limits": _alike(synthetic, "predictions"),
+                "uses_private_data": False,
+            }
         real = embed(references, model, what="references", public=public_references)
+        check_pair(synthetic, real, what="vendi", least=1)
         size = min(len(synthetic), len(real))
         limits = [] if len(synthetic) == len(real) else [f"both scores are over {size} rows, those of the smaller set"]
         return {
             "vendi": self._mean(synthetic, size, seed, "predictions"),
-            "vendi_references": self._mean(real, size, seed, "references"),
+            "references_vendi": self._mean(real, size, seed, "references"),
             "num_rows": size,
-            "limits": limits,
+            "limits": [*limits, *_alike(synthetic, "predictions"), *_alike(real, "references")],
             "uses_private_data": not public_references,
         }
 
@@ -119,6 +124,10 @@ class Vendi(Metric):
             return vendi(rows)
         draws = [public_generator(seed, "vendi", what, number) for number in range(self.num_splits)]
         return float(np.mean([vendi(rows[rng.permutation(len(rows))[:size]]) for rng in draws]))
+
+
+def _alike(rows: np.ndarray, what: str) -> list[str]:
+    return [f"all texts of {what} are the same to vendi"] if len(rows) > 1 and alike(rows) else []
 
 
 def _units(rows: np.ndarray) -> np.ndarray:

@@ -63,9 +63,26 @@ def test_real_texts_are_scored_beside_at_the_same_number_of_rows():
     real = [" ".join(rng.choice(words, 5)) for _ in range(90)]
     poor = [" ".join(rng.choice(words[:2], 5)) for _ in range(30)]
     found = Vendi().compute(predictions=poor, references=real, embedder=StubEmbedder())
-    assert found["vendi"] < found["vendi_references"] and found["num_rows"] == 30
+    assert found["vendi"] < found["references_vendi"] and found["num_rows"] == 30
     assert found["uses_private_data"] is True and "30 rows" in found["limits"][0]
     public = Vendi().compute(predictions=poor, references=real, embedder=StubEmbedder(), public_references=True)
     assert public["uses_private_data"] is False and public["vendi"] == found["vendi"]
     with pytest.raises(ConfigError, match="predictions= is empty"):
         Vendi().compute(predictions=[], embedder=StubEmbedder())
+
+
+class WidthOfTheSet:
+    """An embedder whose vectors are as wide as the set has texts."""
+
+    def embed(self, texts):
+        return np.ones((len(texts), len(texts)), np.float32)
+
+
+def test_sets_of_two_widths_are_refused():
+    with pytest.raises(ConfigError, match="3 and 4 wide"):
+        Vendi().compute(predictions=["a"] * 3, references=["b"] * 4, embedder=WidthOfTheSet())
+
+
+def test_a_set_of_copies_is_said_to_be_one():
+    found = Vendi().compute(predictions=["a b"] * 4, references=["a b", "c d"] * 2, embedder=StubEmbedder())
+    assert found["vendi"] == pytest.approx(1) and found["limits"] == ["all texts of predictions are the same to vendi"]
