@@ -21,6 +21,7 @@ from hf_dpsynth.downstream.word_cnn import WordCNN
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import progress_bar
 from hf_dpsynth.metrics import rank_agreement
+from hf_dpsynth.metrics.base import check_count, check_seed
 from hf_dpsynth.privacy.keys import public_generator
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ def rank(
     Raises:
         ConfigError: an argument is wrong, or real and synthetic data do not fit together.
     """
+    check_seed(seed)
     tuned = resolve(model)
     if not isinstance(tuned, (WordCNN, Classifier)):
         raise ConfigError(f"model is a {type(tuned).__name__}, which has no learning rate to tune; use 'word-cnn'.")
@@ -175,6 +177,12 @@ def rank(
         holdout=holdout,
         seed=seed,
     )
+    for source in material.sources:
+        if len(source.examples) < 2:
+            raise ConfigError(
+                f"{source.name!r} has fewer than 2 training rows with a text and a label; training and validation "
+                "need one each. Add rows."
+            )
     rows = [_agreement(source, material.test, variants, num_top, persistence, seed) for source in material.sources]
     return Ranking(rows=tuple(rows), model=tuned.name, num_trials=num_trials, num_top=num_top, persistence=persistence)
 
@@ -197,7 +205,8 @@ def grid(
         [4, 4, 4, 4, 4, 4, 4]
     """
     rates, decays = tuple(dict.fromkeys(learning_rates)), tuple(dict.fromkeys(weight_decays))
-    if not 2 <= num_trials <= len(rates) * len(decays):
+    check_count("num_trials", num_trials, 2)
+    if not num_trials <= len(rates) * len(decays):
         raise ConfigError(
             f"num_trials is {num_trials}; it is at least 2 and at most {len(rates) * len(decays)}, the pairs of "
             f"{len(rates)} learning rates and {len(decays)} weight decays"
@@ -222,7 +231,7 @@ def _agreement(
     trials = [_trial(model, source.examples, test, seed) for model in bar]
     validation = np.array([trial.validation_accuracy for trial in trials])
     tested = np.array([trial.test_accuracy for trial in trials])
-    top = tested[np.argsort(-validation, kind="stable")[:num_top]]
+    top_mean, top_std = top_figures(validation, tested, num_top)
     correlation = rank_agreement.spearman(list(validation), list(tested))
     equal = () if correlation is not None else (f"all trials on {source.name} are equally good: there is no ranking",)
     return Agreement(
@@ -232,11 +241,30 @@ def _agreement(
         spearman=correlation,
         kendall=rank_agreement.kendall(list(validation), list(tested)),
         rbo=None if equal else rank_agreement.rbo(list(validation), list(tested), persistence),
-        top_mean=float(top.mean()),
-        top_std=float(top.std(ddof=1)) if num_top > 1 else None,
+        top_mean=top_mean,
+        top_std=top_std,
         seconds=time.perf_counter() - started,
         limits=(*source.limits(), *equal),
     )
+
+
+def top_figures(validation: np.ndarray, tested: np.ndarray, num_top: int) -> tuple[float, float | None]:
+    """Return mean and standard deviation of the test accuracies of the trials that were ranked highest.
+
+    Trials tied at the cut share the places that are left, so the order of the trials does not matter.
+
+    Args:
+        validation (`np.ndarray`): the accuracies that rank the trials, shape (n,). Sensitive.
+        tested (`np.ndarray`): their accuracies on the real test rows, shape (n,). Sensitive.
+        num_top (`int`): places at the top, from 1 to n.
+    Returns:
+        `tuple[float, float | None]`: the mean, and the deviation; None for a single place. Sensitive.
+    """
+    cut = np.sort(validation)[-num_top]
+    above, tied = validation > cut, validation == cut
+    shares = above + tied * (num_top - above.sum()) / tied.sum()
+    mean = float(shares @ tested / num_top)
+    return mean, float(np.sqrt(shares @ (tested - mean) ** 2 / (num_top - 1))) if num_top > 1 else None
 
 
 def _trial(model: WordCNN | Classifier, train: Examples, test: Examples, seed: int) -> Trial:

@@ -6,11 +6,18 @@ import pytest
 from datasets import DatasetDict
 
 from hf_dpsynth.downstream import Classifier, InContext, WordCNN, rank
-from hf_dpsynth.downstream.ranking import LEARNING_RATES, WEIGHT_DECAYS, grid
+from hf_dpsynth.downstream.ranking import LEARNING_RATES, WEIGHT_DECAYS, grid, top_figures
 from hf_dpsynth.errors import ConfigError
 from tests.downstream.tiny_models import CANARY, rows, save_encoder
 
 SMALL = WordCNN(embedding_size=16, filters=8, hidden_size=8, epochs=4, batch_size=16, validation=0.3)
+
+
+class Never(WordCNN):
+    """A word CNN that must not be fitted."""
+
+    def fit(self, train, *, seed=0):
+        raise AssertionError("was fitted")
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +61,23 @@ def test_the_figures_are_those_of_the_trials(found):
     tested = np.array([trial.test_accuracy for trial in row.trials])
     assert row.spearman == pytest.approx(spearmanr(validation, tested).statistic)
     assert row.kendall == pytest.approx(kendalltau(validation, tested).statistic)
-    top = tested[np.argsort(-np.array(validation), kind="stable")[:7]]
-    assert row.top_mean == pytest.approx(top.mean()) and row.top_std == pytest.approx(top.std(ddof=1))
+    assert (row.top_mean, row.top_std) == pytest.approx(top_figures(np.array(validation), tested, 7))
+
+
+def test_trials_tied_at_the_cut_share_its_places_in_any_order():
+    validation, tested = np.array([0.9, 0.5, 0.5, 0.5, 0.1]), np.array([0.8, 0.2, 0.6, 0.7, 0.0])
+    rng = np.random.default_rng(0)
+    for order in [np.arange(5), *(rng.permutation(5) for _ in range(9))]:
+        mean, _ = found = top_figures(validation[order], tested[order], 2)
+        assert mean == pytest.approx((0.8 + 0.5) / 2) and found == pytest.approx(top_figures(validation, tested, 2))
+    apart = np.array([3.0, 2.0, 1.0])
+    assert top_figures(apart, tested[:3], 2) == pytest.approx((0.5, np.std([0.8, 0.2], ddof=1)))
+    assert top_figures(apart, tested[:3], 1) == (pytest.approx(0.8), None)
+
+
+def test_a_set_that_is_too_small_is_named_before_anything_is_fitted(real):
+    with pytest.raises(ConfigError, match="'tiny' has fewer than 2 training rows"):
+        rank(real=real, synthetic={"tiny": rows(1)}, label_column="label", model=Never())
 
 
 def test_the_result_is_json_and_a_table_without_text(found):
@@ -84,6 +106,8 @@ def test_an_encoder_can_be_tuned_too(real, tmp_path):
     [
         ({"num_trials": 1}, "num_trials"),
         ({"num_trials": 50}, "at most 49"),
+        ({"num_trials": 2.5}, "num_trials is 2.5; it is a whole number"),
+        ({"seed": "x"}, "seed is 'x'; it is a whole number"),
         ({"top_fraction": 0}, "top_fraction"),
         ({"model": InContext()}, "no learning rate"),
         ({"model": "word-cn"}, "did you mean"),
