@@ -9,6 +9,7 @@ import numpy as np
 
 from hf_dpsynth.downstream.examples import Examples
 from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.metrics.base import check_count
 
 
 class FittedModel(ABC):
@@ -19,6 +20,9 @@ class FittedModel(ABC):
         num_train (`int`): rows that the fit has read, validation rows included.
         validation_accuracy (`float`, *optional*): accuracy on the rows that the fit set aside, if it did.
     """
+
+    improved: bool | None = None
+    """Whether training raised the validation accuracy above that of the first weights; None if no rows judge it."""
 
     def __init__(self, classes: tuple[str, ...], num_train: int, validation_accuracy: float | None = None) -> None:
         self.classes = classes
@@ -77,6 +81,11 @@ class DownstreamModel(Protocol):
         ...
 
 
+def improves_on(start: float, accuracy: float) -> bool:
+    """Return whether an accuracy is higher than the one before training, or as high as can be."""
+    return accuracy > start or accuracy == 1
+
+
 class Patience:
     """Early stopping by validation accuracy that does not increase.
 
@@ -111,8 +120,7 @@ def check_training(
         ConfigError: an option is out of range; it is named with its limit.
     """
     for name, count in (("epochs", epochs), ("batch_size", batch_size), ("patience", patience)):
-        if not count >= 1:
-            raise ConfigError(f"{name} is {count}; it is at least 1")
+        check_count(name, count, 1)
     if not 0 < learning_rate < math.inf:
         raise ConfigError(f"learning_rate is {learning_rate}; it is a positive number")
     if not 0 <= weight_decay < math.inf:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hf_dpsynth.devices import Devices
-from hf_dpsynth.downstream.base import FittedModel, Patience, check_training
+from hf_dpsynth.downstream.base import FittedModel, Patience, check_training, improves_on
 from hf_dpsynth.downstream.examples import Examples
 from hf_dpsynth.errors import AssetError, ConfigError
 from hf_dpsynth.extras import need
@@ -219,7 +219,8 @@ def _keeper_class() -> Any:
         def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
             """Keep the first weights, in case no epoch gives finite numbers."""
             self._keep(model)
-            self._fitted.validation_accuracy = self._fitted.accuracy(self._held_out)
+            self._start = self._fitted.validation_accuracy = self._fitted.accuracy(self._held_out)
+            self._fitted.improved = False
 
         def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
             """Judge the epoch."""
@@ -230,6 +231,7 @@ def _keeper_class() -> Any:
             if self._patience.improves(accuracy):
                 self._keep(model)
                 self._fitted.validation_accuracy, self._fitted.epochs = accuracy, round(state.epoch)
+                self._fitted.improved = improves_on(self._start, accuracy)
             control.should_training_stop = self._patience.is_over
 
         def _keep(self, model: Any) -> None:

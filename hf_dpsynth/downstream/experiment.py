@@ -6,7 +6,7 @@ The test rows never enter a mechanism, and early stopping sees rows of the train
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from hf_dpsynth.downstream.word_cnn import WordCNN
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.extras import need
 from hf_dpsynth.logging import progress_bar
+from hf_dpsynth.metrics.base import check_count, check_seed
 from hf_dpsynth.models import catalog
 from hf_dpsynth.privacy.keys import public_generator, public_seed
 from hf_dpsynth.registry import closest
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
 MAJORITY, ZERO_SHOT = "none: commonest class", "none: zero-shot"
+_STUCK = "they diverged, or had too few rows or steps; try another learning_rate= or more epochs="
 
 
 def study(
@@ -95,6 +97,7 @@ def study(
     chosen = [resolve(model) for model in models]
     sizes = sorted(set(amounts))
     _check_numbers(sizes, len(chosen), seeds, confidence)
+    check_seed(seed)
     need("sklearn", extra="metrics", what="a study")
     check_data(real, synthetic)
     check_baselines(real_baselines, chosen, len(real["train"] if isinstance(real, dict) else real))
@@ -107,7 +110,7 @@ def study(
         holdout=holdout,
         seed=seed,
     )
-    runner = _Runner(material, seeds, seed, confidence)
+    runner = _Runner(material, chosen, seeds, seed, confidence)
     baseline = runner.majority()
     rows = [baseline, *runner.zero_shot(chosen)]
     real_rows, *made = material.sources
@@ -128,8 +131,9 @@ def study(
 def _check_numbers(amounts: Sequence[float], models: int, seeds: int, confidence: float) -> None:
     if not amounts or not all(0 < amount < math.inf for amount in amounts):
         raise ConfigError(f"amounts is {tuple(amounts)}; it holds multiples of the real training rows, each above 0")
-    if not models or not seeds >= 1:
-        raise ConfigError(f"models has {models} models and seeds is {seeds}; both are at least 1")
+    if not models:
+        raise ConfigError(f"models has {models} models; it has at least 1")
+    check_count("seeds", seeds, 1)
     if not 0 < confidence < 1:
         raise ConfigError(f"confidence is {confidence}; it lies between 0 and 1")
 
@@ -164,11 +168,39 @@ def _named(model: str | DownstreamModel) -> DownstreamModel:
     return Classifier(model=model)
 
 
+def labels(models: Sequence[DownstreamModel]) -> list[str]:
+    """Return the names of models; those that share one get the options that are not the default behind it.
+
+    Examples:
+        >>> labels([WordCNN(epochs=3), WordCNN(), InContext(shots=3)])
+        ['word-cnn, epochs=3', 'word-cnn', 'in-context smollm2-135m, 3 shots']
+    """
+    names = [model.name for model in models]
+    return [
+        ", ".join([name, *(_options(model) if names.count(name) > 1 else [])])
+        for model, name in zip(models, names, strict=True)
+    ]
+
+
+def _options(model: Any) -> list[str]:
+    """Return the options of a model that are not the default and not in its name."""
+    found = []
+    for option in fields(model) if is_dataclass(model) else ():
+        default = option.default if option.default_factory is MISSING else option.default_factory()
+        value = getattr(model, option.name)
+        if option.name not in ("model", "shots") and value != default:
+            found.append(f"{option.name}={value}")
+    return found
+
+
 class _Runner:
     """Fits and tests; one for each study."""
 
-    def __init__(self, material: Material, seeds: int, seed: int, confidence: float) -> None:
+    def __init__(
+        self, material: Material, models: Sequence[DownstreamModel], seeds: int, seed: int, confidence: float
+    ) -> None:
         self._material = material
+        self._labels = list(zip(models, labels(models), strict=True))
         self._seeds = seeds
         self._seed = seed
         self._confidence = confidence
@@ -186,17 +218,20 @@ class _Runner:
             if isinstance(model, InContext) and replace(model, shots=0) not in bare:
                 bare.append(replace(model, shots=0))
         for model in bare:
-            yield self._row(Source(ZERO_SHOT, "", self._material.real, 0), model, self._material.real, None, ())
+            yield self._row(
+                Source(ZERO_SHOT, "", self._material.real, 0), model, self._material.real, None, (), model.name
+            )
 
     def rows(self, source: Source, model: DownstreamModel, amounts: Sequence[float]) -> Iterator[Row]:
         """Yield a source's lines under one model: one an amount, or a single one where the amount does not matter."""
+        label = next(label for known, label in self._labels if known is model)
         if isinstance(source, PrivateSource):
-            yield self._row(source, source.trainer(model), source.examples, 1, source.notes(model))
+            yield self._row(source, source.trainer(model), source.examples, 1, source.notes(model), label)
             return
         if not model.reads_all_rows:
             # without demonstrations every source gives the same line, which stands at the top
             if not (isinstance(model, InContext) and model.shots == 0):
-                yield self._row(source, model, source.examples, None, ())
+                yield self._row(source, model, source.examples, None, (), label)
             return
         if source.name == REAL:
             amounts = [amount for amount in amounts if amount <= 1] or [1]
@@ -208,30 +243,37 @@ class _Runner:
             short = f"{source.name} has {size} of the {wanted} rows that {amount:g}x asks for" if size < wanted else ""
             if size in used:
                 said = f"{short or f'{amount:g}x is {size} rows'}: not run again, see {used[size]:g}x"
-                yield Row(
-                    source=source.name, guarantee=source.guarantee, model=model.name, amount=amount, limits=(said,)
-                )
+                yield Row(source=source.name, guarantee=source.guarantee, model=label, amount=amount, limits=(said,))
                 continue
             used[size] = amount
             chosen = source.examples if size == len(source.examples) else source.examples.take(np.sort(order[:size]))
-            yield self._row(source, model, chosen, amount, (short,) if short else ())
+            yield self._row(source, model, chosen, amount, (short,) if short else (), label)
 
     def _row(
-        self, source: Source, model: DownstreamModel, train: Examples, amount: float | None, said: tuple[str, ...]
+        self,
+        source: Source,
+        model: DownstreamModel,
+        train: Examples,
+        amount: float | None,
+        said: tuple[str, ...],
+        label: str,
     ) -> Row:
         """Fit once a seed, test each fit, and return the line; a fit that is refused says why in its line."""
         started = time.perf_counter()
-        line = Row(source=source.name, guarantee=source.guarantee, model=model.name, amount=amount)
-        predictions, num_train = [], 0
+        line = Row(source=source.name, guarantee=source.guarantee, model=label, amount=amount)
+        predictions, num_train, stuck = [], 0, 0
         try:
             for number in range(model.repeats(self._seeds)):
                 fitted = model.fit(train, seed=public_seed(self._seed, "fit", number))
                 predictions.append(fitted.predict(self._material.test.texts))
                 num_train = fitted.num_train
+                stuck += fitted.improved is False
         except ConfigError as error:
             return replace(line, limits=(*said, f"not run: {str(error).rstrip('.')}"))
         figures = dict(vars(score(predictions, self._material.test, self._confidence)))
         own = () if source.name == ZERO_SHOT else source.limits()
+        if stuck:
+            said = (*said, f"{stuck} of {len(predictions)} fits did not improve on their first weights: {_STUCK}")
         limits = (*said, *own, *figures.pop("limits"))
         return replace(
             line,

@@ -17,6 +17,7 @@ from hf_dpsynth.downstream.base import FittedModel
 from hf_dpsynth.downstream.examples import Examples
 from hf_dpsynth.downstream.label_scores import LabelScorer
 from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.metrics.base import check_count
 from hf_dpsynth.models.causal_lm import CausalLM
 from hf_dpsynth.privacy.keys import public_generator
 
@@ -63,11 +64,9 @@ class InContext:
     reads_all_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not self.shots >= 0:
-            raise ConfigError(f"shots is {self.shots}; it is 0 or more")
+        check_count("shots", self.shots, 0)
         for name in ("resamples", "batch_size", "max_prefix_tokens"):
-            if not getattr(self, name) >= 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it is at least 1")
+            check_count(name, getattr(self, name), 1)
         if not self.max_text_tokens >= _FEWEST_TEXT_TOKENS:
             raise ConfigError(f"max_text_tokens is {self.max_text_tokens}; it is at least {_FEWEST_TEXT_TOKENS}")
         for name in ("instruction", "label_prefix"):

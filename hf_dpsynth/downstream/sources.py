@@ -168,16 +168,23 @@ def in_short(guarantee: Guarantee) -> str:
     Examples:
         >>> in_short(ApproxDP(epsilon=3.0, delta=1e-5))
         '(3, 1e-05)-DP per record'
+        >>> in_short(ApproxDP(epsilon=1.00049, delta=1.049e-5))
+        '(1.00049, 1.049e-05)-DP per record'
     """
     words: dict[type[Any], Callable[[Any], str]] = {
-        ApproxDP: lambda g: f"({g.epsilon:.4g}, {g.delta:.2g})-DP per {g.unit}",
-        MetricDP: lambda g: f"metric DP at scale {g.epsilon:.4g} per {g.unit}",
-        LocalDP: lambda g: f"local DP with epsilon {g.epsilon:.4g} per {g.unit}",
-        SecretProtection: lambda g: f"({g.p:.4g}, {g.r:.4g})-secret protection, not differential privacy",
+        ApproxDP: lambda g: f"({_digits(g.epsilon)}, {_digits(g.delta)})-DP per {g.unit}",
+        MetricDP: lambda g: f"metric DP at scale {_digits(g.epsilon)} per {g.unit}",
+        LocalDP: lambda g: f"local DP with epsilon {_digits(g.epsilon)} per {g.unit}",
+        SecretProtection: lambda g: f"({_digits(g.p)}, {_digits(g.r)})-secret protection, not differential privacy",
     }
     if getattr(guarantee, "epsilon", None) == float("inf"):
         return "none"
     return words[type(guarantee)](guarantee)
+
+
+def _digits(value: float) -> str:
+    """Return all digits: a rounded figure could promise more than the guarantee does."""
+    return repr(float(value)).removesuffix(".0")
 
 
 def check_data(real: Any, synthetic: Any) -> None:

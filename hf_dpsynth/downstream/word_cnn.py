@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hf_dpsynth.devices import Devices
-from hf_dpsynth.downstream.base import FittedModel, Patience, check_training
+from hf_dpsynth.downstream.base import FittedModel, Patience, check_training, improves_on
 from hf_dpsynth.downstream.examples import Examples
-from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.extras import need
+from hf_dpsynth.metrics.base import check_count
 from hf_dpsynth.privacy.keys import public_generator, public_seed
 
 _WORD = re.compile(r"[^\W_]+")
@@ -90,8 +90,7 @@ class WordCNN:
             validation=self.validation,
         )
         for name in ("vocabulary_size", "embedding_size", "filters", "hidden_size", "max_words"):
-            if not getattr(self, name) >= 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it is at least 1")
+            check_count(name, getattr(self, name), 1)
 
     @property
     def name(self) -> str:
@@ -128,7 +127,8 @@ class WordCNN:
         encoded = [fitted.encode(text) for text in learning.texts]
         order = public_generator(seed, "word-cnn", "order")
         patience, best = Patience(self.patience), _copy(network)
-        fitted.validation_accuracy = fitted.accuracy(held_out)
+        start = fitted.validation_accuracy = fitted.accuracy(held_out)
+        fitted.improved = False
         for epoch in range(self.epochs):
             self._train(network, optimizer, encoded, learning.labels, order)
             if not fitted.is_finite(held_out.texts):
@@ -136,6 +136,7 @@ class WordCNN:
             accuracy = fitted.accuracy(held_out)
             if patience.improves(accuracy):
                 best, fitted.validation_accuracy, fitted.epochs = _copy(network), accuracy, epoch + 1
+                fitted.improved = improves_on(start, accuracy)
             if patience.is_over:
                 break
         network.load_state_dict(best)

@@ -1,5 +1,6 @@
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -10,7 +11,9 @@ from hf_dpsynth import data, downstream
 from hf_dpsynth.downstream import Classifier, InContext, WordCNN, study
 from hf_dpsynth.downstream.base import FittedModel
 from hf_dpsynth.downstream.experiment import MAJORITY, ZERO_SHOT, resolve
+from hf_dpsynth.downstream.sources import in_short
 from hf_dpsynth.errors import AssetError, ConfigError
+from hf_dpsynth.guarantees import ApproxDP, MetricDP
 from tests.downstream.tiny_models import CANARY, rows, save_causal, save_encoder
 from tests.stubs import StubEmbedder, StubGenerator, toy_vectors
 
@@ -212,6 +215,9 @@ def test_mechanisms_of_this_package_and_all_kinds_of_models_meet_in_one_table(tm
         ({"models": ["word-cn"]}, "did you mean 'word-cnn'"),
         ({"models": [object()]}, "holds a object"),
         ({"seeds": 0}, "seeds is 0"),
+        ({"seeds": "3"}, "seeds is '3'; it is a whole number"),
+        ({"seeds": 1.5}, "seeds is 1.5; it is a whole number"),
+        ({"seed": "x"}, "seed is 'x'; it is a whole number"),
         ({"confidence": 1}, "confidence"),
         ({"label_column": "labels"}, "does not exist"),
         ({"subgroup_column": "region"}, "does not exist"),
@@ -231,6 +237,29 @@ def test_bad_input_is_refused_in_words_without_a_text(wrong, message):
     with pytest.raises(ConfigError, match=message) as caught:
         run(**wrong)
     assert CANARY not in str(caught.value) and not LOG
+
+
+@pytest.mark.parametrize("rate", [1e8, 1e30])
+def test_a_fit_that_diverges_says_so_in_its_line(rate, tmp_path):
+    models = [Classifier(model=save_encoder(tmp_path / "encoder"), epochs=2, learning_rate=rate), SMALL]
+    found = run(models=models, seeds=1)
+    lost, learned = (row for row in found.rows if row.source == "real")
+    assert any("1 of 1 fits did not improve" in limit for limit in lost.limits)
+    assert learned.accuracy > 0.9 and not any("did not improve" in limit for limit in learned.limits)
+
+
+def test_models_that_differ_in_their_options_differ_in_their_names():
+    found = run(models=[SMALL, replace(SMALL, filters=4), Lookup()], seeds=1)
+    first, second, other = (row.model for row in found.rows if row.source == "real")
+    assert first != second and "filters=8" in first and "filters=4" in second and other == "lookup"
+
+
+def test_a_guarantee_in_short_is_never_below_the_claim():
+    for value in (1.00049, 3.0, 0.123456789, 1.049e-5):
+        for guarantee in (ApproxDP(epsilon=value, delta=1.049e-5), MetricDP(epsilon=value, metric="m")):
+            shown = re.findall(r"[0-9.]+(?:e-?[0-9]+)?", in_short(guarantee))
+            assert float(shown[0]) == value
+    assert in_short(ApproxDP(epsilon=4.0, delta=1.049e-5)) == "(4, 1.049e-05)-DP per record"
 
 
 def test_one_class_in_the_real_data_is_refused():
