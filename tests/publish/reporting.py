@@ -2,6 +2,7 @@
 
 import base64
 import html
+import json
 import re
 
 from hf_dpsynth.publish.report import write_report
@@ -26,7 +27,8 @@ def write(folder, **more):
     """Write both pages of a run from everything that can be passed in."""
     beside = folder.with_name(folder.name + ".private")
     beside.mkdir(mode=0o700, exist_ok=True)
-    (beside / "times.jsonl").write_text(f'{{"seconds": {SECONDS}}}\n')
+    run = json.loads((folder / "privacy.json").read_text())["guarantee_id"]
+    (beside / "times.jsonl").write_text(json.dumps({"run": run, "seconds": SECONDS}) + "\n")
     settings = {"real": reviews()["text"][:], "metrics": METRICS, "study": STUDY, "embedder": StubEmbedder()} | more
     return write_report(folder, **settings)
 

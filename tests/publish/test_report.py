@@ -1,5 +1,6 @@
 """The report: what each page may hold, that pages are whole and equal, and which files are replaced."""
 
+import json
 import math
 import os
 import pickle
@@ -248,6 +249,29 @@ def test_odd_rows_give_a_page_that_says_so(tmp_path, texts, limit):
         assert not re.search(r"\b(nan|NaN|inf)\b", words(report.private.read_text()))
 
 
+def test_the_private_page_says_with_what_and_when_metrics_were_computed(run):
+    folder = run()
+    given = {"embedder": "zqembedder <b>", "date": "2026-11-30"}
+    report = write_report(folder, metrics=reporting.METRICS, evaluated=given)
+    text = words(report.private.read_text())
+    assert text.index("rows of the floor") < text.index("embedder: zqembedder <b>; date: 2026-11-30")
+    assert "zqembedder" not in report.public.read_text()
+    assert "Evaluated with" not in words(write_report(folder, metrics=reporting.METRICS).private.read_text())
+
+
+def test_only_the_times_of_this_run_are_added_up(run):
+    folder = run()
+    beside = folder.with_name("run.private")
+    beside.mkdir(exist_ok=True)
+    own = hf_dpsynth.load_privacy(folder).guarantee_id
+    entries = [{"run": own, "seconds": 20.5}, {"run": "of another run", "seconds": 700}, {"seconds": 8000}]
+    lines = [json.dumps(entry) for entry in (*entries, {"run": own, "seconds": 1.5})]
+    (beside / "times.jsonl").write_text("\n".join(lines))
+    assert "wall time 22 s 2 openings of the run" in words(write_report(folder, metrics={}).private.read_text())
+    (beside / "times.jsonl").write_text("\n".join(lines[1:3]))
+    assert "wall time" not in words(write_report(folder, metrics={}).private.read_text())
+
+
 def test_metrics_that_have_no_figure_say_why_on_the_page(run):
     report = write_report(run(), metrics={"vendi": {"error": "vendi needs 2 texts", "uses_private_data": True}})
     assert "vendi: not computed. vendi needs 2 texts" in words(report.private.read_text())
@@ -319,6 +343,8 @@ def test_a_report_replaces_its_own_files_alone(run, tmp_path):
     [
         ({"metrics": [1]}, "metrics= must map"),
         ({"metrics": {"mauve": 0.5}}, "metrics= must map"),
+        ({"metrics": {}, "evaluated": {"date": 3}}, "evaluated= must map"),
+        ({"metrics": {}, "evaluated": ["minilm"]}, "evaluated= must map"),
         ({"study": 3}, "study= must be"),
         ({"study": [3]}, "row of type int"),
         ({"real": CANARY}, "real= is of type str"),
@@ -360,7 +386,7 @@ def test_the_publishable_template_is_given_public_facts_alone():
 
 def test_private_facts_print_nothing_and_are_not_pickled():
     held = PrivateFacts(
-        real=(CANARY,), verbatim=1, terms={}, scores=(), limits=(), points=None, explained=0.0, study=(),
+        real=(CANARY,), verbatim=1, terms={}, scores=(), evaluated={}, limits=(), points=None, explained=0.0, study=(),
         study_notes=(), seconds=(),
     )  # fmt: skip
     assert CANARY not in repr(held) and CANARY not in f"{held}"

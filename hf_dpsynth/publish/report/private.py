@@ -25,7 +25,7 @@ _MOST_TERMS = 10  # of each sign in a table of n-grams
 _MOST_STUDY_ROWS = 200
 _NOTHING: tuple[Any, ...] = (None, "", (), [])
 _LARGEST_TIMES = 1_000_000
-_NOT_SCORES = ("num_rows", "floor_num_rows", "limits", "uses_private_data")
+_NOT_SCORES = ("num_rows", "floor_num_rows", "num_tokens", "limits", "uses_private_data")
 _BESIDE = ("_floor", "_interval", "_floor_interval")
 
 
@@ -74,18 +74,20 @@ class PrivateFacts:
         verbatim (`int`, *optional*): rows that are the text of a real row.
         terms (`dict[int, tuple[Term, ...]]`): n-grams by n, the most over- and under-represented ones.
         scores (`tuple[Score, ...]`): figures of the metrics.
+        evaluated (`dict[str, str]`): how and when the metrics were computed: the embedder, the date.
         limits (`tuple[str, ...]`): sentences of the metrics on what they could not use.
         points (`tuple[np.ndarray, np.ndarray]`, *optional*): both sets in two dimensions.
         explained (`float`): the share of the variance that these dimensions show.
         study (`tuple[dict, ...]`): rows of the downstream table.
         study_notes (`tuple[str, ...]`): what a reader must know about it.
-        seconds (`tuple[float, ...]`): wall time of each opening of the run.
+        seconds (`tuple[float, ...]`): wall time of each opening of this run.
     """
 
     real: tuple[str, ...] | None
     verbatim: int | None
     terms: dict[int, tuple[Term, ...]]
     scores: tuple[Score, ...]
+    evaluated: dict[str, str]
     limits: tuple[str, ...]
     points: tuple[np.ndarray, np.ndarray] | None
     explained: float
@@ -312,11 +314,33 @@ def _as_dict(row: Any) -> dict[str, Any]:
     raise ConfigError(f"study= has a row of type {type(row).__name__}; rows are dicts or dataclasses.")
 
 
-def seconds(path: Path) -> tuple[float, ...]:
-    """Return the wall times in RUN.private/times.jsonl; none where there is no such file.
+def conditions(evaluated: Any) -> dict[str, str]:
+    """Return how and when metrics were computed.
 
+    Args:
+        evaluated (`Mapping[str, str]`, *optional*): names of facts and what they were.
     Raises:
-        ConfigError: a line is no `{"seconds": number}`.
+        ConfigError: it is no mapping of texts.
+    """
+    if evaluated is None:
+        return {}
+    if not isinstance(evaluated, Mapping) or not all(
+        isinstance(part, str) for one in evaluated.items() for part in one
+    ):
+        raise ConfigError("evaluated= must map names to texts, e.g. the embedder and the date of the evaluation.")
+    return dict(evaluated)
+
+
+def seconds(path: Path, run: str) -> tuple[float, ...]:
+    """Return the wall times of a run in RUN.private/times.jsonl; none where there is no such file.
+
+    The folder beside a run outlives it: lines of a run that was at this place before, or of none, are left out.
+
+    Args:
+        path (`Path`): the file.
+        run (`str`): the id of the run's guarantee.
+    Raises:
+        ConfigError: a line is no `{"run": text, "seconds": number}`.
     """
     if not path.is_file():
         return ()
@@ -324,12 +348,12 @@ def seconds(path: Path) -> tuple[float, ...]:
         if path.stat().st_size > _LARGEST_TIMES:
             raise ValueError("too long")
         lines = path.read_text(encoding="utf-8").splitlines()
-        found = tuple(float(json.loads(line)["seconds"]) for line in lines if line.strip())
-        if not all(0 <= value < math.inf for value in found):
+        held = [(entry.get("run"), float(entry["seconds"])) for entry in map(json.loads, filter(str.strip, lines))]
+        if not all(0 <= value < math.inf for _, value in held):
             raise ValueError("no time")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
-            f'{path} must hold a line {{"seconds": number}} for each opening of the run ({type(error).__name__}). '
-            "Remove it to make the report without times."
+            f'{path} must hold a line {{"run": text, "seconds": number}} for each opening of the run '
+            f"({type(error).__name__}). Remove it to make the report without times."
         ) from error
-    return found
+    return tuple(value for name, value in held if name == run)

@@ -8,7 +8,6 @@ import unicodedata
 from collections.abc import Sequence
 
 from hf_dpsynth.metrics.distinct_n import distinct_share
-from hf_dpsynth.metrics.words import words
 
 LONGEST = 600  # characters of a text that a page shows
 _KEPT = "\n\t\u200c\u200d"  # joiners: without them, some scripts and signs fall apart
@@ -49,6 +48,3 @@ def word_counts(texts: Sequence[str]) -> tuple[int, ...]:
 def distinct(texts: Sequence[str], longest: int = 3) -> tuple[float, ...]:
     """Return the share of distinct n-grams for n from 1 to `longest`. Sensitive if the texts are."""
     return tuple(distinct_share(texts, n) for n in range(1, longest + 1))
-
-
-__all__ = ["LONGEST", "characters", "cut", "distinct", "visible", "word_counts", "words"]

@@ -50,6 +50,7 @@ def write_report(
     *,
     real: Sequence[str] | None = None,
     metrics: Mapping[str, Mapping[str, Any]] | None = None,
+    evaluated: Mapping[str, str] | None = None,
     study: Any = None,
     embeddings: tuple[np.ndarray, np.ndarray] | None = None,
     embedder: str | Embedder | None = None,
@@ -62,6 +63,8 @@ def write_report(
         run (`str` or path): the run directory, with its record and its rows.
         real (`Sequence[str]`, *optional*): the real texts. Sensitive; they reach the private page alone.
         metrics (`Mapping`, *optional*): by the name of each metric what its `compute` returned. Sensitive.
+        evaluated (`Mapping[str, str]`, *optional*): how and when `metrics` were computed, to stand beside them, e.g.
+            `{"embedder": "minilm", "date": "2026-11-30"}`.
         study (`Study` or list of dicts, *optional*): the downstream table. Sensitive.
         embeddings (`tuple[np.ndarray, np.ndarray]`, *optional*): embeddings of synthetic and of real texts, for the
             map. Sensitive.
@@ -95,7 +98,7 @@ def write_report(
     private = None
     if any(given is not None for given in (real, metrics, study, embeddings)):
         points = _embeddings(public, real, embeddings, embedder, seed)
-        private = _private(public, real, metrics or {}, study, points, beside, seed)
+        private = _private(public, real, metrics or {}, evaluated, study, points, beside, seed)
     figures = public_figures(public)
     pages = [(folder, public_page(public, figures), figures, 0o644)]
     if private is not None:
@@ -156,6 +159,7 @@ def _private(
     public: PublicFacts,
     real: Sequence[str] | None,
     metrics: Mapping[str, Mapping[str, Any]],
+    evaluated: Mapping[str, str] | None,
     study: Any,
     points: tuple[np.ndarray, np.ndarray, float] | None,
     beside: Path,
@@ -169,12 +173,13 @@ def _private(
         verbatim=None if theirs is None else figures_of.verbatim(public.texts, held),
         terms={n: figures_of.divergent(public.texts, held, n) for n in (1, 2)},
         scores=figures_of.scores(metrics),
+        evaluated=figures_of.conditions(evaluated),
         limits=figures_of.sentences(metrics),
         points=None if points is None else points[:2],
         explained=0.0 if points is None else points[2],
         study=() if study is None else figures_of.study_rows(study),
         study_notes=() if study is None else figures_of.study_notes(study),
-        seconds=figures_of.seconds(beside / "times.jsonl"),
+        seconds=figures_of.seconds(beside / "times.jsonl", public.claim["guarantee_id"]),
     )
 
 
