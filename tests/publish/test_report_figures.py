@@ -115,7 +115,7 @@ def test_the_plane_keeps_the_distances_of_flat_data_and_draws_a_bounded_number()
 def test_scores_are_told_from_floors_counts_and_real_sides():
     result = {
         "prdc": 0.5, "precision": 0.6, "prdc_floor": 0.9, "precision_floor": 0.8, "prdc_interval": (0.4, 0.6),
-        "references_bleu": 3.0, "bleu": 2.0, "vendi": 2.0, "vendi_references": 4.0,
+        "references_bleu": 3.0, "bleu": 2.0, "vendi": 2.0, "references_vendi": 4.0,
         "num_rows": 9, "floor_num_rows": 8, "num_tokens": 7, "limits": [], "note": "x",
         "uses_private_data": True,
     }  # fmt: skip

@@ -208,7 +208,7 @@ def scores(results: Mapping[str, Mapping[str, Any]]) -> tuple[Score, ...]:
 
 
 def _score(metric: str, name: str, result: Mapping[str, Any]) -> Score:
-    floor = next((result[key] for key in (f"{name}_floor", *_of_references(name)) if key in result), None)
+    floor = next((result[key] for key in (f"{name}_floor", _of_references(name)) if key in result), None)
     return Score(
         name=name,
         main=name == metric,
@@ -226,12 +226,12 @@ def _is_beside(name: str, result: Mapping[str, Any]) -> bool:
     """Return whether a number is none of the scores, but stands beside one: a floor, a count, that of real texts."""
     if name in _NOT_SCORES or name.endswith(_BESIDE):
         return True
-    return any(name in _of_references(other) for other in result)
+    return any(name == _of_references(other) for other in result)
 
 
-def _of_references(name: str) -> tuple[str, str]:
-    """Return the names under which metrics of one set state the figure of the real texts."""
-    return f"references_{name}", f"{name}_references"
+def _of_references(name: str) -> str:
+    """Return the name under which metrics of one set state the figure of the real texts."""
+    return f"references_{name}"
 
 
 def _is_number(value: Any) -> bool:
