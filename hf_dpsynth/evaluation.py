@@ -312,4 +312,5 @@ def report(
         metrics=None if evaluation is None else evaluation.results,
         study=study,
         embedder=embedder if texts is not None else None,
+        evaluated=None if evaluation is None else {"embedder": evaluation.embedder, "date": evaluation.created},
     )
