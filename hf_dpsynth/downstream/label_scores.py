@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hf_dpsynth.devices import rows_that_fit
 from hf_dpsynth.extras import need
 from hf_dpsynth.models.key_value_cache import growing_cache
 
@@ -27,7 +28,7 @@ class LabelScorer:
         model (`torch.nn.Module`): a causal language model of transformers, in evaluation mode.
         prefix (`list[int]`): tokens that all prompts begin with, at least one. Sensitive if the demonstrations are.
         labels (`Sequence[list[int]]`): tokens of each label, at least one each.
-        batch_size (`int`): texts that are scored together.
+        batch_size (`int`): most texts that are scored together; fewer where memory is short.
         room (`int`): most tokens of a text, for which the cache makes room.
     """
 
@@ -37,9 +38,15 @@ class LabelScorer:
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._prefix = prefix
         self._labels = list(labels)
-        self._batch_size = batch_size
         self._room = room + max(len(label) for label in labels)
+        self._batch_size = rows_that_fit(self._row_bytes(), batch_size, model.device)
         self._prefilled: Any = None
+
+    def _row_bytes(self) -> int:
+        """Return the memory of a text at its peak: keys and values of every layer, and the logits of its labels."""
+        config = self._model.config.get_text_config()
+        cached = 2 * config.num_hidden_layers * config.hidden_size * (len(self._prefix) + self._room)
+        return int(4 * (cached + 3 * config.vocab_size * max(len(label) for label in self._labels)))
 
     def scores(self, texts: Sequence[Tokens]) -> np.ndarray:
         """Return the log-probability of each label after each text, summed over the label's tokens.

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from hf_dpsynth.devices import rows_that_fit
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.extras import need
-from hf_dpsynth.logging import progress_bar
+from hf_dpsynth.logging import HIDDEN, progress_bar
 from hf_dpsynth.metrics.base import Metric, Result, check_count, check_texts
 
 if TYPE_CHECKING:
     from hf_dpsynth.models.causal_lm import CausalLM
 
+_COPIES = 3  # of a token's logits in float32 that are alive at once
 _WIDTHS = (16, 32, 64, 128, 256, 512)  # further widths are multiples of the last
 
 
@@ -82,7 +84,8 @@ def likelihoods(
         model (`torch.nn.Module`): a causal model of transformers in evaluation mode.
         tokenizer: its tokenizer.
         max_tokens (`int`): tokens of a text that are scored; fewer where the model's context is shorter.
-        batch_tokens (`int`): tokens of a batch, which bounds its memory; one text at least.
+        batch_tokens (`int`): most tokens of a batch; fewer where their logits would not fit into memory. One text at
+            least.
         add_start_token (`bool`): score the first token too, after the start token; False scores from the second on.
         public (`bool`): whether the texts are public or synthetic; else the bar shows a share, not a count.
         what (`str`): the name of the argument, for messages and the progress bar.
@@ -99,9 +102,10 @@ def likelihoods(
     encoded: list[list[int]] = tokenizer(rows, add_special_tokens=False, verbose=False)["input_ids"] if rows else []
     negative_log, num_tokens = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
     kept = [start + tokens[:limit] for tokens in encoded]
-    hidden = {} if public else {"bar_format": "{desc}: {percentage:3.0f}%|{bar}|"}
+    hidden = {} if public else {"bar_format": HIDDEN}
+    fitting = rows_that_fit(_COPIES * 4 * int(model.config.get_text_config().vocab_size), batch_tokens, model.device)
     with progress_bar(total=len(rows), desc=f"Scoring {what}", unit=" texts", **hidden) as bar:
-        for places in _batches([len(tokens) for tokens in kept], batch_tokens):
+        for places in _batches([len(tokens) for tokens in kept], fitting):
             scored = [max(0, len(kept[place]) - 1) for place in places]
             if max(scored) > 0:
                 negative_log[places] = _negative_log([kept[place] for place in places], model)

@@ -7,6 +7,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from hf_dpsynth import devices
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.metrics.perplexity import Likelihoods, Perplexity, generator_perplexity, likelihoods, perplexity
 
@@ -185,3 +186,15 @@ def test_the_length_of_a_long_private_text_is_not_logged(monkeypatch):
         assert len(seen) == 1
     finally:
         logging.getLogger("transformers").removeHandler(handler)
+
+
+def test_a_batch_shrinks_where_memory_is_short_and_the_figures_stay(monkeypatch):
+    model, tokenizer = TinyModel().load()
+    texts, calls = [" ".join(WORDS[: 3 + row % 5]) for row in range(12)], []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    whole = likelihoods(texts, model, tokenizer)
+    many = len(calls)
+    monkeypatch.setattr(devices, "free_memory", lambda device=None: 1)
+    single = likelihoods(texts, model, tokenizer)
+    assert len(calls) - many > many
+    assert np.allclose(single.negative_log, whole.negative_log, rtol=1e-5)
