@@ -78,6 +78,7 @@ def render(facts: dict[str, Any]) -> str:
         scale=None if metric is None else number(metric["scale"]),
         adjacency=ADJACENCY[facts["adjacency"]],
         number=number,
+        synthetic=is_synthetic(facts),
         drawn=facts["mechanisms"][0]["backend"] != "none",
         load=_load(facts),
     )
