@@ -95,6 +95,8 @@ def study(
         ```
     """
     chosen = [resolve(model) for model in models]
+    if not all(isinstance(amount, (int, float)) and not isinstance(amount, bool) for amount in amounts):
+        raise ConfigError(f"amounts is {amounts!r}; it holds multiples of the real training rows, e.g. (1, 3)")
     sizes = sorted(set(amounts))
     _check_numbers(sizes, len(chosen), seeds, confidence)
     check_seed(seed)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.metrics.base import check_count
 from hf_dpsynth.metrics.embedding import EmbeddingMetric
 from hf_dpsynth.metrics.rows import blocks, check_pair
 from hf_dpsynth.privacy.keys import public_generator
@@ -58,8 +58,7 @@ def fid_infinity(p: np.ndarray, q: np.ndarray, *, num_sizes: int = 4, seed: int 
     Raises:
         ConfigError: fewer than eight rows, `num_sizes` below 2, two widths, or values that are not finite.
     """
-    if not num_sizes >= 2:
-        raise ConfigError(f"num_sizes is {num_sizes}; a line needs at least 2 sizes")
+    check_count("num_sizes", num_sizes, 2, ": a line needs as many")
     check_pair(p, q, what="fid_infinity", least=8)
     return _extrapolated(p, q, num_sizes, seed)[0]
 
@@ -79,8 +78,8 @@ class FID(EmbeddingMetric):
     num_sizes: int = 4
 
     def __post_init__(self) -> None:
-        if not (self.num_sizes == 0 or self.num_sizes >= 2):
-            raise ConfigError(f"num_sizes is {self.num_sizes}; it is 0 (no extrapolation) or at least 2")
+        if self.num_sizes != 0:
+            check_count("num_sizes", self.num_sizes, 2, ", or 0 for no extrapolation")
 
     def score(self, predictions: np.ndarray, references: np.ndarray, *, seed: int) -> float | dict[str, float]:
         """Return the distance, and its extrapolation where there are rows enough for one."""

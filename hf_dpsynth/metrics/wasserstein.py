@@ -104,7 +104,8 @@ class Wasserstein(EmbeddingMetric):
 
     def __post_init__(self) -> None:
         _check_options(self.num_projections, self.order)
-        if not 0 <= self.exact_rows <= MOST_EXACT_ROWS:
+        check_count("exact_rows", self.exact_rows, 0)
+        if not self.exact_rows <= MOST_EXACT_ROWS:
             raise ConfigError(f"exact_rows is {self.exact_rows}; it is from 0 to {MOST_EXACT_ROWS}")
 
     def score(self, predictions: np.ndarray, references: np.ndarray, *, seed: int) -> float | dict[str, float]:

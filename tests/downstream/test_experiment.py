@@ -127,6 +127,12 @@ def test_amounts_take_nested_subsets_and_a_small_set_says_so():
     assert texts[0] <= texts[1] <= texts[2]
 
 
+@pytest.mark.parametrize("amounts", [("1",), (True,), (float("nan"),), ()])
+def test_amounts_that_are_no_multiples_are_refused(amounts):
+    with pytest.raises(ConfigError, match="amounts is"):
+        run(amounts=amounts)
+
+
 def test_amounts_that_are_the_same_number_of_rows_run_once():
     found = run(amounts=(0.5, 0.501))
     assert [(r.amount, r.num_train) for r in found.rows if r.source == "real"] == [(0.5, 40), (0.501, None)]

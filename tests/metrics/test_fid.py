@@ -96,6 +96,8 @@ def test_bad_rows_are_refused_by_name_and_without_values():
         fid(p[0], p)
     with pytest.raises(ConfigError, match="num_sizes is 1"):
         fid_infinity(p, p, num_sizes=1)
+    with pytest.raises(ConfigError, match=r"num_sizes is 2\.5"):
+        FID(num_sizes=2.5)
     with pytest.raises(ConfigError, match="num_sizes is nan"):
         FID(num_sizes=float("nan"))
 

@@ -72,7 +72,7 @@ def test_bad_rows_and_options_are_refused():
     with pytest.raises(ConfigError, match="at most 2000 rows") as refused:
         exact_wasserstein(p, np.zeros((2001, 6)))
     assert "2001" not in str(refused.value)
-    for options in ({"num_projections": 0}, {"order": float("nan")}, {"exact_rows": 2001}):
+    for options in ({"num_projections": 0}, {"order": float("nan")}, {"exact_rows": 2001}, {"exact_rows": 1.5}):
         with pytest.raises(ConfigError, match=f"{next(iter(options))} is"):
             Wasserstein(**options)
 
