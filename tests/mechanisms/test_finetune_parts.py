@@ -1,5 +1,6 @@
 """Examples, loss, what is trained: on real architectures with random weights."""
 
+import logging
 import math
 
 import pytest
@@ -50,6 +51,20 @@ def test_a_long_text_is_cut_at_the_public_length_and_does_not_end():
     assert len(example.tokens) == 9 and example.tokens[-1] != tiny.tokenizer().eos_token_id
     exact = encoder(max_tokens=9).example(0, "good bad")
     assert len(exact.tokens) == 9 and exact.tokens[-1] == tiny.tokenizer().eos_token_id
+
+
+def test_a_text_beyond_the_context_leaves_no_count_of_its_tokens_in_the_log(caplog):
+    words = tiny.tokenizer()
+    words.model_max_length = 8
+    transformers = logging.getLogger("transformers")
+    transformers.addHandler(caplog.handler)
+    try:
+        encoder(words).example(0, "good " * 777)
+        assert caplog.text == ""
+        words("good " * 777)  # what it would say
+        assert "777" in caplog.text
+    finally:
+        transformers.removeHandler(caplog.handler)
 
 
 def test_a_model_without_a_start_token_begins_with_the_prefix():

@@ -119,6 +119,7 @@ class Encoder:
         """
         prefix = self.prefixes[label]
         room = self._max_tokens - len(prefix)
-        target: list[int] = self._tokenizer(" " + text.strip(), add_special_tokens=False)["input_ids"]
+        # not verbose: a tokenizer's warning of a text beyond the context gives its number of tokens
+        target: list[int] = self._tokenizer(" " + text.strip(), add_special_tokens=False, verbose=False)["input_ids"]
         tokens = [*target, self.end][:room]
         return Example([*prefix, *tokens], len(prefix))
