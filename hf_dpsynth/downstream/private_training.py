@@ -23,7 +23,7 @@ from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.extras import need
 from hf_dpsynth.guarantees import ApproxDP
 from hf_dpsynth.plans import default_delta
-from hf_dpsynth.privacy.accounting import calibrate, gaussian_mu
+from hf_dpsynth.privacy.accounting import calibrate
 from hf_dpsynth.privacy.keys import Key
 from hf_dpsynth.privacy.sgd import ClippedSum, PoissonSampling
 
@@ -139,10 +139,7 @@ class DPOnReal:
         sampling, guarantee = self.sampling(num_records), self.guarantee(num_records)
         if math.isinf(self.epsilon):
             return Schedule(sampling=sampling, noise_multiplier=0.0, guarantee=guarantee)
-        # many sampled Gaussian steps tend to mu = q sqrt(T (e^(1/s^2) - 1)): a guess from which calibration starts
-        mu = gaussian_mu(self.epsilon, guarantee.delta)
-        start = 1 / math.sqrt(math.log1p(mu**2 / (sampling.probability**2 * sampling.steps)))
-        multiplier = calibrate(sampling.event, self.epsilon, guarantee.delta, adjacency=ADJACENCY, start=start)
+        multiplier = calibrate(sampling.event, self.epsilon, guarantee.delta, adjacency=ADJACENCY)
         return Schedule(sampling=sampling, noise_multiplier=multiplier, guarantee=guarantee)
 
     def fit(self, model: DownstreamModel, train: Examples, *, seed: int = 0) -> FittedModel:

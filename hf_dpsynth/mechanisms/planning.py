@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting import SelfComposedDpEvent
 
 from hf_dpsynth import registry
 from hf_dpsynth.columns import label_domain
@@ -19,7 +19,7 @@ from hf_dpsynth.guarantees import NEIGHBOURS, ApproxDP
 from hf_dpsynth.logging import get_logger
 from hf_dpsynth.mechanisms.base import Privatizer, Synthesizer
 from hf_dpsynth.plans import Facts, Plan, default_delta
-from hf_dpsynth.privacy.accounting import calibrate, gaussian_mu, interval, leaves
+from hf_dpsynth.privacy.accounting import calibrate, interval, target_mu
 
 PUBLIC_N = "the number of records is public, not protected"
 
@@ -249,7 +249,7 @@ def plan_synthesis(
         labels=tuple(labels),
         proportions=None if proportions is None else tuple(proportions),
         adjacency=relation,
-        mu=None if math.isinf(epsilon) or delta is None else gaussian_mu(epsilon, delta),
+        mu=target_mu(epsilon, delta),
     )
     multiplier = _multiplier(mechanism, facts, epsilon, delta, account)
     return Plan(
@@ -291,30 +291,10 @@ def _check_sampled(mechanism: Synthesizer, num_records: int | None, adjacency: s
 def _multiplier(mechanism: Synthesizer, facts: Facts, epsilon: float, delta: float | None, account: str) -> float:
     if math.isinf(epsilon) or delta is None:
         return 0.0
-    start = _start(mechanism.event(1.0, facts), gaussian_mu(epsilon, delta))
     return calibrate(
         lambda multiplier: mechanism.event(multiplier, facts),
         epsilon,
         delta,
         adjacency=facts.adjacency,
         account=account,
-        start=start,
     )
-
-
-def _start(unit_event: DpEvent, mu: float) -> float:
-    """Guess the noise multiplier from the event at multiplier 1.
-
-    The squared mu of releases of counts add up; many sampled Gaussian steps tend to mu = q sqrt(T (e^(1/s^2) - 1)).
-    """
-    counts = leaves(unit_event)
-    sampled = sum(
-        leaf.sampling_probability**2 * count
-        for leaf, count in counts.items()
-        if isinstance(leaf, PoissonSampledDpEvent)
-    )
-    if sampled:
-        return 1 / math.sqrt(math.log1p(mu**2 / sampled))
-    steps = sum(count for leaf, count in counts.items() if isinstance(leaf, GaussianDpEvent))
-    votes = sum(2 * getattr(leaf, "rho", 0.0) * count for leaf, count in counts.items())
-    return math.sqrt((votes + steps) or 1.0) / mu

@@ -207,6 +207,11 @@ def gaussian_mu(epsilon_target: float, delta: float) -> float:
     return math.exp(brentq(excess, math.log(1e-12), high, xtol=1e-12))
 
 
+def target_mu(epsilon_target: float, delta: float | None) -> float | None:
+    """Return mu of Gaussian DP at a target, of which shares are given to parts of a mechanism; None without one."""
+    return None if math.isinf(epsilon_target) or not delta else gaussian_mu(epsilon_target, delta)
+
+
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the epsilon of mu-Gaussian DP at delta: the inverse of `gaussian_mu`. For planning and advice only."""
 
@@ -244,7 +249,7 @@ def calibrate(
         delta (`float`): the delta to reach it at.
         adjacency (`str`, defaults to `"add-remove"`): the neighbouring relation.
         account (`str`, defaults to `"pld"`): `"pld"`, or `"rdp"` under a budget across runs.
-        start (`float`, *optional*): a guess, e.g. from the closed form.
+        start (`float`, *optional*): a guess; from the closed form of Gaussian DP when missing.
     Returns:
         `float`: the noise multiplier with five significant digits.
     Raises:
@@ -257,10 +262,31 @@ def calibrate(
             return rdp_epsilon(make_event(multiplier), delta, adjacency=adjacency)
         return epsilon(make_event(multiplier), delta, adjacency=adjacency, discretisation=discretisation)
 
-    multiplier = round_up(_root(cost, epsilon_target, start or 1.0 / gaussian_mu(epsilon_target, delta)))
+    if start is None:
+        start = _guess(make_event(1.0), gaussian_mu(epsilon_target, delta))
+    multiplier = round_up(_root(cost, epsilon_target, start))
     while cost(multiplier) > epsilon_target:
         multiplier = round_up(multiplier * (1 + 1e-5))
     return multiplier
+
+
+def _guess(unit_event: DpEvent, mu: float) -> float:
+    """Guess the noise multiplier that reaches mu of Gaussian DP, from the event at multiplier 1.
+
+    The squared mu of releases of counts and of Gaussian steps add up; many sampled Gaussian steps tend to
+    mu = q sqrt(T (e^(1/s^2) - 1)).
+    """
+    counts = leaves(unit_event)
+    sampled = sum(
+        leaf.sampling_probability**2 * count
+        for leaf, count in counts.items()
+        if isinstance(leaf, PoissonSampledDpEvent)
+    )
+    if sampled:
+        return 1 / math.sqrt(math.log1p(mu**2 / sampled))
+    steps = sum(count for leaf, count in counts.items() if isinstance(leaf, GaussianDpEvent))
+    votes = sum(2 * getattr(leaf, "rho", 0.0) * count for leaf, count in counts.items())
+    return math.sqrt((votes + steps) or 1.0) / mu
 
 
 def _root(cost: Callable[[float], float], target: float, start: float) -> float:

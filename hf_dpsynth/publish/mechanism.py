@@ -4,7 +4,6 @@ It covers the mechanisms of our own table: what they assume, which events they h
 it, whoever takes the plan and the ledger away could strike out an assumption or a column that was copied in clear.
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +13,7 @@ from hf_dpsynth import registry
 from hf_dpsynth.guarantees import ApproxDP, MetricDP
 from hf_dpsynth.mechanisms.planning import PUBLIC_N, plan_privatization
 from hf_dpsynth.plans import Facts, Plan
-from hf_dpsynth.privacy.accounting import gaussian_mu, leaves
+from hf_dpsynth.privacy.accounting import leaves, target_mu
 from hf_dpsynth.publish.accounts import READING, short
 
 _LABELS: tuple[tuple[tuple[str, ...], ...], ...] = (((),), (("one",), ("other",)))  # shares declared, or bought
@@ -62,7 +61,7 @@ def _synthesized(mechanism: Any, plan: Plan) -> list[str]:
     if not isinstance(held, ApproxDP):
         return [f"definition: {mechanism.name} has approximate_dp"]
     found = [] if plan.adjacency == "add-remove" else _missing((PUBLIC_N,), held.assumptions)
-    mu = None if math.isinf(held.epsilon) or not held.delta else gaussian_mu(held.epsilon, held.delta)
+    mu = target_mu(held.epsilon, held.delta)
     forms = [Facts(labels=labels, adjacency=plan.adjacency, num_records=plan.num_records, mu=mu) for labels in _LABELS]
     actual = leaves(plan.event)
     if all(leaves(mechanism.event(plan.noise_multiplier, form)) != actual for form in forms):

@@ -26,7 +26,7 @@ from hf_dpsynth.mechanisms.finetune.model_card import model_card
 from hf_dpsynth.mechanisms.finetune.trainable import Trainable
 from hf_dpsynth.models.causal_lm import CausalLM
 from hf_dpsynth.plans import Label, Plan
-from hf_dpsynth.privacy.accounting import gaussian_mu, rdp_epsilon
+from hf_dpsynth.privacy.accounting import rdp_epsilon, target_mu
 from hf_dpsynth.privacy.keys import public_generator
 from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.privacy.selection import count_event, noisy_label_counts
@@ -148,8 +148,7 @@ def _shares(mechanism: "FineTuning", private: PrivateRecords, plan: Plan, run: R
 def label_noise(mechanism: "FineTuning", plan: Plan) -> float:
     """Return the noise of the label histogram that the plan holds."""
     target = getattr(plan.guarantee, "epsilon", math.inf)
-    mu = None if plan.delta is None or math.isinf(target) else gaussian_mu(target, plan.delta)
-    return mechanism.label_noise(plan.noise_multiplier or 0.0, mu)
+    return mechanism.label_noise(plan.noise_multiplier or 0.0, target_mu(target, plan.delta))
 
 
 class Training:
