@@ -56,19 +56,24 @@ def _ours(dtype, engine, micro=1):
 
     from hf_dpsynth.compute import per_example
     from hf_dpsynth.privacy.keys import Key
-    from hf_dpsynth.privacy.sgd import ClippedSum
+    from hf_dpsynth.privacy.sgd import noisy_mean
 
     part, examples, key = _trainable(dtype), _examples(), Key()
     running = per_example.engine(engine, part.module, part.losses, micro_batch_size=micro)
     optimizer = torch.optim.Adam(part.parameters, lr=1e-3)
-    shapes, count = [parameter.shape for parameter in part.parameters], iter(range(10**6))
+    count = iter(range(10**6))
 
     def step():
-        total = ClippedSum(shapes, 1.0, part.device)
-        for gradients in running.gradients(examples):
-            total.add(gradients)
-        for parameter, noisy in zip(part.parameters, total.noised(1.0, key.generator("n", next(count))), strict=True):
-            parameter.grad = noisy / ROWS
+        gradients = noisy_mean(
+            running.gradients(examples),
+            part.parameters,
+            clip_norm=1.0,
+            noise_multiplier=1.0,
+            batch_size=ROWS,
+            generator=key.generator("n", next(count)),
+        )
+        for parameter, gradient in zip(part.parameters, gradients, strict=True):
+            parameter.grad = gradient
         optimizer.step()
         optimizer.zero_grad()
 

@@ -204,6 +204,32 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error)
 
 
+def checked_engine(
+    name: str,
+    model: "torch.nn.Module",
+    losses: "Losses",
+    examples: Sequence[Any],
+    *,
+    micro_batch_size: int,
+    rough: bool = False,
+) -> Engine:
+    """Return an engine after its gradients of public examples were compared with plain autograd.
+
+    Args:
+        name (`str`): `"loop"`, `"hooks"` or `"auto"`.
+        model (`torch.nn.Module`): the model, on its device.
+        losses (`Callable`): examples -> their losses, shape (b,).
+        examples (`Sequence`): a few public examples.
+        micro_batch_size (`int`): examples that `hooks` computes together.
+        rough (`bool`): whether products are rounded to bfloat16.
+    Raises:
+        ConfigError: an unknown engine, or a model without trainable parameters.
+        PrivacyError: a gradient differs, or all of them are zero.
+    """
+    check(engine(name, model, losses, micro_batch_size=micro_batch_size), losses, examples, rough=rough)
+    return engine(name, model, losses, micro_batch_size=micro_batch_size)
+
+
 def check(fast: Engine, losses: "Losses", examples: Sequence[Any], *, rough: bool = False) -> None:
     """Compare an engine's gradients of a batch with plain autograd of each example alone.
 

@@ -10,7 +10,6 @@ aside, nothing stops early, no vocabulary is counted, no loss is logged, and the
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hf_dpsynth.compute import per_example
@@ -25,7 +24,7 @@ from hf_dpsynth.guarantees import ApproxDP
 from hf_dpsynth.plans import default_delta
 from hf_dpsynth.privacy.accounting import calibrate
 from hf_dpsynth.privacy.keys import Key
-from hf_dpsynth.privacy.sgd import ClippedSum, PoissonSampling
+from hf_dpsynth.privacy.sgd import PoissonSampling, noisy_mean
 
 if TYPE_CHECKING:
     import torch
@@ -182,20 +181,18 @@ class Training:
     def __init__(self, options: DPOnReal, schedule: Schedule, trained: Learner, train: Examples, key: Key) -> None:
         self._torch = need("torch", extra="models", what=DP_ON_REAL)
         self._options, self._schedule, self._learner, self._key = options, schedule, trained, key
-        self._make = partial(
-            per_example.engine,
-            options.engine,
-            trained.network,
-            trained.losses,
-            micro_batch_size=options.micro_batch_size,
-        )
         self._rows = list(zip(trained.encode(train.texts), train.labels.tolist(), strict=True))
 
     def fit(self) -> FittedModel:
         """Take every step and return the model."""
         public = [(encoded, 0) for encoded in self._learner.encode(_CHECK_TEXTS)]
-        per_example.check(self._make(), self._learner.losses, public)
-        engine = self._make()
+        engine = per_example.checked_engine(
+            self._options.engine,
+            self._learner.network,
+            self._learner.losses,
+            public,
+            micro_batch_size=self._options.micro_batch_size,
+        )
         optimizer = self._torch.optim.Adam(engine.parameters, lr=self._options.learning_rate)
         for step in range(self._schedule.sampling.steps):
             chosen = self._schedule.sampling.batch(self._key, step, len(self._rows))
@@ -220,12 +217,14 @@ class Training:
         Sensitivity:
             before the noise, L2 <= clip_norm / batch_size under zero-out.
         """
-        parameters = engine.parameters
-        total = ClippedSum([p.shape for p in parameters], self._options.clip_norm, parameters[0].device)
-        for gradients in engine.gradients(batch):
-            total.add(gradients)
-        noisy = total.noised(self._schedule.noise_multiplier, self._key.generator("sgd-noise", step))
-        return [gradient / self._schedule.sampling.batch_size for gradient in noisy]
+        return noisy_mean(
+            engine.gradients(batch),
+            engine.parameters,
+            clip_norm=self._options.clip_norm,
+            noise_multiplier=self._schedule.noise_multiplier,
+            batch_size=self._schedule.sampling.batch_size,
+            generator=self._key.generator("sgd-noise", step),
+        )
 
 
 @dataclass(frozen=True)

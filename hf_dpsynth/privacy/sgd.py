@@ -7,7 +7,7 @@ amplification. Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Kurakin
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -229,3 +229,35 @@ class ClippedSum:
             draws = generator.standard_normal(total.numel()) * (noise_multiplier * self.clip_norm)
             noise = self._torch.from_numpy(draws).to(total.device, self._torch.float32)
             yield total + noise.view_as(total)
+
+
+def noisy_mean(
+    gradients: Iterable[Sequence["torch.Tensor"]],
+    parameters: Sequence["torch.Tensor"],
+    *,
+    clip_norm: float,
+    noise_multiplier: float,
+    batch_size: int,
+    generator: np.random.Generator,
+) -> list["torch.Tensor"]:
+    """Return the noisy gradient of a batch: clip, add, noise once, divide by the public expected batch size.
+
+    The event is a Gaussian of this noise multiplier, Poisson-sampled where the batch was. An empty batch gives noise.
+
+    Args:
+        gradients (`Iterable[Sequence[torch.Tensor]]`): micro-batches of the records' gradients, for each parameter of
+            shape (b, *shape). Sensitive.
+        parameters (`Sequence[torch.Tensor]`): what is trained, for shapes and device. Public.
+        clip_norm (`float`): the largest L2 norm of a record's whole gradient.
+        noise_multiplier (`float`): noise per unit of sensitivity; 0 adds none.
+        batch_size (`int`): the expected number of records in a batch. Public.
+        generator (`np.random.Generator`): a secret stream of `keys.Key`, fresh for each step.
+    Returns:
+        `list[torch.Tensor]`: float32, of the shapes of the parameters. Public once it is accounted for.
+    Sensitivity:
+        before the noise, L2 <= clip_norm / batch_size under add-remove and zero-out.
+    """
+    total = ClippedSum([parameter.shape for parameter in parameters], clip_norm, parameters[0].device)
+    for micro_batch in gradients:
+        total.add(micro_batch)
+    return [noisy / batch_size for noisy in total.noised(noise_multiplier, generator)]

@@ -24,12 +24,7 @@ DELTA = 1e-4
 PUBLIC = [("a", 0), ("good film", 1), ("a slow and dull film of the worst kind", 0)]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +60,10 @@ def training(model, train, chosen, seed=1):
     """A training with a key that the test can make again, its engine, and its encoded rows."""
     trained = learner(model, train, vectors=chosen.vectors, seed=0)
     made = Training(chosen, chosen.schedule(len(train)), trained, train, Key.from_insecure_seed(seed))
-    return made, made._make(), made._rows
+    engine = per_example.engine(
+        chosen.engine, trained.network, trained.losses, micro_batch_size=chosen.micro_batch_size
+    )
+    return made, engine, made._rows
 
 
 def flat(gradients):
