@@ -11,10 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 from dp_accounting import DpEvent
 
+from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import Guarantee
 from hf_dpsynth.models.base import Embedder, TextGenerator
 from hf_dpsynth.plans import Cost, Facts, Plan
 from hf_dpsynth.privacy.records import PrivateRecords
+from hf_dpsynth.privacy.selection import count_event, noisy_label_counts
 from hf_dpsynth.run import Run
 
 Row = dict[str, Any]
@@ -82,6 +84,47 @@ class Privatizer(Protocol):
     ) -> list[str | None]:
         """Return one text a text; `generators(i)` is the secret stream of the i-th."""
         ...
+
+
+def label_shares(private: PrivateRecords, plan: Plan, run: Run, sigma: float) -> Sequence[float]:
+    """Return declared proportions of the labels, or noisy ones that are bought from the budget.
+
+    Args:
+        private (`PrivateRecords`): the records. Sensitive.
+        plan (`Plan`): holds what is declared.
+        run (`Run`): whose ledger the histogram is released through, as "label-counts".
+        sigma (`float`): the noise of a bought histogram, in records.
+    Returns:
+        `Sequence[float]`: one weight a label; all alike where a bought histogram was lost.
+    """
+    if plan.proportions is not None or len(plan.labels) == 1:
+        return plan.proportions or (1.0,)
+    counts = run.ledger.release(
+        "label-counts",
+        count_event(sigma, plan.adjacency),
+        lambda: noisy_label_counts([len(private.of_label(label)) for label in plan.labels], sigma).tolist(),
+    )
+    return [1.0] * len(plan.labels) if counts is None else counts
+
+
+def check_whole(mechanism: str, name: str, value: Any, least: int) -> None:
+    """Refuse a field of a mechanism that is no whole number or too small.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not value >= least:
+        raise ConfigError(f"{mechanism}: {name} is {value!r}; it must be a whole number >= {least}")
+
+
+def check_choice(mechanism: str, name: str, value: Any, known: Sequence[str]) -> None:
+    """Refuse a field of a mechanism that is none of its choices.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if value not in known:
+        raise ConfigError(f"{mechanism}: {name} is {value!r}; it must be one of {', '.join(known)}")
 
 
 def largest_remainder(total: int, shares: Sequence[float]) -> list[int]:

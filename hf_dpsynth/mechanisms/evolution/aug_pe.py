@@ -18,7 +18,14 @@ from dp_accounting import ComposedDpEvent, DpEvent, SelfComposedDpEvent
 
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import progress_bar
-from hf_dpsynth.mechanisms.base import PublicInputs, Row, largest_remainder
+from hf_dpsynth.mechanisms.base import (
+    PublicInputs,
+    Row,
+    check_choice,
+    check_whole,
+    label_shares,
+    largest_remainder,
+)
 from hf_dpsynth.mechanisms.evolution import prompts
 from hf_dpsynth.mechanisms.evolution.ranking import select
 from hf_dpsynth.models.base import TextGenerator
@@ -26,7 +33,7 @@ from hf_dpsynth.plans import Cost, Facts, Label, Plan
 from hf_dpsynth.privacy.accounting import gaussian_epsilon
 from hf_dpsynth.privacy.keys import public_generator, public_seed
 from hf_dpsynth.privacy.records import PrivateRecords
-from hf_dpsynth.privacy.selection import count_event, distinct, noisy_label_counts, noisy_votes
+from hf_dpsynth.privacy.selection import count_event, distinct, noisy_votes
 from hf_dpsynth.run import Run
 from hf_dpsynth.store import Store
 
@@ -91,9 +98,7 @@ class AugPE:
         for name, least in (
             ("iterations", 1), ("variations", 2), ("lookahead", 0), ("min_words", 1), ("max_new_tokens", 1)
         ):  # fmt: skip
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not value >= least:
-                raise ConfigError(f"aug-pe: {name} is {value!r}; it must be a whole number >= {least}")
+            check_whole(self.name, name, getattr(self, name), least)
         for name, low, high in (
             ("threshold", 0.0, 1e12),
             ("mask_probability", 0.0, 1.0),
@@ -105,8 +110,7 @@ class AugPE:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
                 raise ConfigError(f"aug-pe: {name} is {value!r}; it must be a number from {low:g} to {high:g}")
         for name, known in (("selection", ("rank", "proportional")), ("variation", ("fill-blanks", "paraphrase"))):
-            if getattr(self, name) not in known:
-                raise ConfigError(f"aug-pe: {name} is {getattr(self, name)!r}; it must be one of {', '.join(known)}")
+            check_choice(self.name, name, getattr(self, name), known)
 
     def event(self, noise_multiplier: float, facts: Facts) -> DpEvent:
         """Return T rounds of votes and, where proportions are bought, one histogram of labels.
@@ -209,7 +213,8 @@ class _Evolution:
         self.mechanism, self.private, self.public, self.plan, self.run = mechanism, private, public, plan, run
         self.sigma = plan.noise_multiplier
         self._private_embeddings: list[np.ndarray] | None = None
-        sizes = largest_remainder(plan.num_rows, self._shares())
+        shares = label_shares(private, plan, run, mechanism.label_noise(self.sigma))
+        sizes = largest_remainder(plan.num_rows, shares)
         self.bounds = [0, *accumulate(sizes)]
         self.names = [prompts.describe(plan.label_columns, label) for label in plan.labels]
 
@@ -233,19 +238,6 @@ class _Evolution:
             rounds.update()
         rounds.close()
         return texts
-
-    def _shares(self) -> Sequence[float]:
-        """Return declared proportions, or noisy ones that are bought from the budget."""
-        plan = self.plan
-        if plan.proportions is not None or len(plan.labels) == 1:
-            return plan.proportions or (1.0,)
-        sigma = self.mechanism.label_noise(self.sigma)
-        counts = self.run.ledger.release(
-            "label-counts",
-            count_event(sigma, plan.adjacency),
-            lambda: noisy_label_counts([len(self.private.of_label(label)) for label in plan.labels], sigma).tolist(),
-        )
-        return [1.0] * len(plan.labels) if counts is None else counts
 
     def _vote(self, number: int, name: str, texts: list[str]) -> np.ndarray | None:
         """Return noisy votes, shape (rows,), -inf for texts that stand for an earlier one; None when lost."""

@@ -11,7 +11,6 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from hf_dpsynth.compute import per_example
 from hf_dpsynth.errors import ConfigError, PrivacyError, ResumeMismatch
 from hf_dpsynth.extras import need
 from hf_dpsynth.logging import get_logger, progress_bar
-from hf_dpsynth.mechanisms.base import PublicInputs, Row, largest_remainder
+from hf_dpsynth.mechanisms.base import PublicInputs, Row, label_shares, largest_remainder
 from hf_dpsynth.mechanisms.finetune.examples import Encoder, Example
 from hf_dpsynth.mechanisms.finetune.generation import TunedModel
 from hf_dpsynth.mechanisms.finetune.model_card import model_card
@@ -29,8 +28,7 @@ from hf_dpsynth.plans import Label, Plan
 from hf_dpsynth.privacy.accounting import rdp_epsilon, target_mu
 from hf_dpsynth.privacy.keys import public_generator
 from hf_dpsynth.privacy.records import PrivateRecords
-from hf_dpsynth.privacy.selection import count_event, noisy_label_counts
-from hf_dpsynth.privacy.sgd import ClippedSum
+from hf_dpsynth.privacy.sgd import noisy_mean
 from hf_dpsynth.run import Run
 from hf_dpsynth.store import Store, file_digest, write_whole
 
@@ -54,7 +52,7 @@ def synthetic_rows(
         raise ConfigError(f"{mechanism.name} needs num_rows= and num_records=")
     trainable = trainable_of(mechanism, public, plan)
     encoder = encoder_of(mechanism, trainable, plan)
-    sizes = largest_remainder(plan.num_rows, _shares(mechanism, private, plan, run))
+    sizes = largest_remainder(plan.num_rows, label_shares(private, plan, run, label_noise(mechanism, plan)))
     if not (run.store.folder / ADAPTER).exists():
         Training(mechanism, private, plan, run, trainable, encoder).fit()
         run.store.write_folder(ADAPTER, lambda folder: _save(trainable, plan, folder))
@@ -62,7 +60,7 @@ def synthetic_rows(
     else:
         trainable.restore(trainable.read(run.store.folder / ADAPTER))
     tuned = TunedModel(trainable, encoder, mechanism)
-    wanted = [number for number, size in enumerate(sizes) for _ in range(size)]
+    wanted = _repeated(sizes)
     texts = run.store.grow(
         "rows", len(wanted), tuned.block, lambda start, stop: tuned.sample(wanted[start:stop], plan.seed, start)
     )
@@ -84,7 +82,7 @@ def further_rows(
         tuned = TunedModel(trainable, encoder_of(mechanism, trainable, plan), mechanism)
         counts = Counter(label for _, label in released)
         sizes = largest_remainder(num_rows, [float(counts[label]) for label in plan.labels])
-        wanted = [number for number, size in enumerate(sizes) for _ in range(size)]
+        wanted = _repeated(sizes)
         for start in range(0, len(wanted), tuned.block):
             block = wanted[start : start + tuned.block]
             for number, text in zip(block, tuned.sample(block, seed, start, stream="more"), strict=True):
@@ -97,6 +95,11 @@ def _save(trainable: Trainable, plan: Plan, folder: Path) -> None:
     """Write what was trained, and a model card that carries the guarantee."""
     trainable.save(folder)
     (folder / "README.md").write_text(model_card(plan, trainable.base_id), encoding="utf-8")
+
+
+def _repeated(sizes: Sequence[int]) -> list[int]:
+    """Return the number of each label as often as it has rows."""
+    return [number for number, size in enumerate(sizes) for _ in range(size)]
 
 
 def _row(plan: Plan, label: int, text: str) -> Row:
@@ -130,19 +133,6 @@ def encoder_of(mechanism: "FineTuning", trainable: Trainable, plan: Plan) -> Enc
     return Encoder(
         trainable.tokenizer, mechanism.prompt_template, plan.label_columns, plan.labels, mechanism.max_tokens
     )
-
-
-def _shares(mechanism: "FineTuning", private: PrivateRecords, plan: Plan, run: Run) -> Sequence[float]:
-    """Return declared proportions, or noisy ones that are bought from the budget."""
-    if plan.proportions is not None or len(plan.labels) == 1:
-        return plan.proportions or (1.0,)
-    sigma = label_noise(mechanism, plan)
-    counts = run.ledger.release(
-        "label-counts",
-        count_event(sigma, plan.adjacency),
-        lambda: noisy_label_counts([len(private.of_label(label)) for label in plan.labels], sigma).tolist(),
-    )
-    return [1.0] * len(plan.labels) if counts is None else counts
 
 
 def label_noise(mechanism: "FineTuning", plan: Plan) -> float:
@@ -185,14 +175,14 @@ class Training:
 
     def fit(self) -> None:
         """Run every block of steps that was not charged before, from the last checkpoint on."""
-        ledger, reached = self._run.ledger, 0
-        blocks = list(self._batches.blocks(self._mechanism.checkpoint_every))
-        fresh = [block for block in blocks if ledger.state(_key(*block)) is None]
-        for start, stop in blocks:
-            if ledger.state(_key(start, stop)) == "committed":
-                reached = stop
-        if reached:
-            self._resume(_key(reached - self._size(blocks, reached), reached))
+        ledger = self._run.ledger
+        blocks = [
+            (block, ledger.state(_key(*block))) for block in self._batches.blocks(self._mechanism.checkpoint_every)
+        ]
+        committed = [block for block, state in blocks if state == "committed"]
+        fresh = [block for block, state in blocks if state is None]
+        if committed:
+            self._resume(_key(*committed[-1]))
         if not fresh:
             return
         engine, before = self._checked_engine(), self._trainable.state()
@@ -219,23 +209,18 @@ class Training:
         if not all(bool(self._torch.isfinite(new).all()) for new in after):
             raise PrivacyError("a parameter is not finite after training. Lower learning_rate.")
 
-    @staticmethod
-    def _size(blocks: list[tuple[int, int]], stop: int) -> int:
-        return next(end - start for start, end in blocks if end == stop)
-
     def _checked_engine(self) -> per_example.Engine:
         """Return the engine, after its gradients of public examples were compared with plain autograd."""
-        make = partial(
-            per_example.engine,
+        labels = len(self._encoder.prefixes)
+        public = [self._encoder.example(number % labels, text) for number, text in enumerate(_CHECK_TEXTS)]
+        engine = per_example.checked_engine(
             self._mechanism.engine,
             self._trainable.module,
             self._trainable.losses,
+            public,
             micro_batch_size=self._mechanism.micro_batch_size,
+            rough=self._trainable.rough,
         )
-        labels = len(self._encoder.prefixes)
-        public = [self._encoder.example(number % labels, text) for number, text in enumerate(_CHECK_TEXTS)]
-        per_example.check(make(), self._trainable.losses, public, rough=self._trainable.rough)
-        engine = make()
         logger.info("%s computes per-example gradients with engine=%r", self._mechanism.name, engine.name)
         return engine
 
@@ -245,14 +230,16 @@ class Training:
         examples: list[Example] = sorted(
             (self._encoder.example(*self._records[row]) for row in rows), key=lambda example: len(example.tokens)
         )
-        total = ClippedSum(
-            [parameter.shape for parameter in self._parameters], self._mechanism.clip_norm, self._trainable.device
+        noisy = noisy_mean(
+            engine.gradients(examples),
+            self._parameters,
+            clip_norm=self._mechanism.clip_norm,
+            noise_multiplier=self._sigma,
+            batch_size=self._mechanism.batch_size,
+            generator=self._run.keys.generator("sgd-noise", step),
         )
-        for gradients in engine.gradients(examples):
-            total.add(gradients)
-        noisy = total.noised(self._sigma, self._run.keys.generator("sgd-noise", step))
         for parameter, gradient in zip(self._parameters, noisy, strict=True):
-            parameter.grad = (gradient / self._mechanism.batch_size).to(parameter.dtype)
+            parameter.grad = gradient.to(parameter.dtype)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from dp_accounting import ComposedDpEvent, DpEvent, NonPrivateDpEvent
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.mechanisms.base import PublicInputs, Row
+from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_whole
 from hf_dpsynth.mechanisms.finetune.examples import check_template
 from hf_dpsynth.plans import Cost, Facts, Plan
 from hf_dpsynth.privacy.records import PrivateRecords
@@ -85,9 +85,7 @@ class FineTuning:
 
     def __post_init__(self) -> None:
         for name, least in _WHOLE.items():
-            value = getattr(self, name, least)
-            if isinstance(value, bool) or not isinstance(value, int) or not value >= least:
-                raise ConfigError(f"{self.name}: {name} is {value!r}; it must be a whole number >= {least}")
+            check_whole(self.name, name, getattr(self, name, least), least)
         for name in _POSITIVE:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
@@ -97,8 +95,7 @@ class FineTuning:
             ("engine", ("auto", "loop", "hooks")),
             ("dtype", ("auto", "float32", "bfloat16")),
         ):
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{self.name}: {name} is {getattr(self, name)!r}; it must be one of {known}")
+            check_choice(self.name, name, getattr(self, name), known)
         self._check_length()
         if not isinstance(self.prompt_template, str):
             raise ConfigError(f"{self.name}: prompt_template is no text")
