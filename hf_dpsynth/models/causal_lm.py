@@ -26,6 +26,25 @@ _SHORTEST_SHARED_PREFIX = 8
 logger = get_logger(__name__)
 
 
+def load_pretrained(name: str, dtype: str) -> tuple[Any, Any]:
+    """Return a causal language model and its tokenizer, as they lie in the folder that `pull` provides.
+
+    Args:
+        name (`str`): a short name of the catalogue, a local folder or a Hub id.
+        dtype (`str`): "float32" or "bfloat16".
+    Raises:
+        AssetError: the model could not be fetched or loaded.
+    """
+    torch, transformers = (need(module, extra="models", what="CausalLM") for module in ("torch", "transformers"))
+    folder = pull(name)
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
+    except (OSError, ValueError) as error:
+        raise AssetError(f"{name} does not load as a causal language model: {error}") from error
+    return model, tokenizer
+
+
 class CausalLM:
     """A local chat or base model that satisfies `TextGenerator`.
 
@@ -185,18 +204,10 @@ class _Loaded:
     @classmethod
     def from_name(cls, name: str, dtype: str | None) -> "_Loaded":
         """Load a model and its tokenizer from a folder that `pull` provides."""
-        torch = need("torch", extra="models", what="CausalLM")
-        transformers = need("transformers", extra="models", what="CausalLM")
-        folder = pull(name)
         devices = Devices.current()
         devices.limit_threads()
         device = devices.torch_device()
-        chosen = getattr(torch, dtype or best_dtype(device))
-        try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-            model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=chosen)
-        except (OSError, ValueError) as error:
-            raise AssetError(f"{name} does not load as a causal language model: {error}") from error
+        model, tokenizer = load_pretrained(name, dtype or best_dtype(device))
         return cls.of(model.to(device).eval(), tokenizer)
 
     @classmethod

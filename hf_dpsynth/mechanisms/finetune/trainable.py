@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_dpsynth.devices import Devices, best_dtype
-from hf_dpsynth.errors import AssetError, ConfigError
+from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.extras import need
 from hf_dpsynth.mechanisms.finetune.prefix_lm import PrefixLoss
-from hf_dpsynth.models.catalog import models, pull
+from hf_dpsynth.models.catalog import models
+from hf_dpsynth.models.causal_lm import load_pretrained
 from hf_dpsynth.privacy.keys import public_seed
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ class Trainable:
         self.device = devices.torch_device()
         self.rough = (dtype or best_dtype(self.device)) == "bfloat16"
         # frozen weights lie in the precision of the products; weights that are trained stay in float32
-        self.model, self.tokenizer = load(name, "bfloat16" if self.rough and method != "full" else "float32")
+        self.model, self.tokenizer = load_pretrained(
+            name, "bfloat16" if self.rough and method != "full" else "float32"
+        )
         self.model.to(self.device).eval()
         self.prompt: Any = None
         if method == "full":
@@ -169,7 +172,7 @@ class Trainable:
             AssetError: the files are not what was written.
         """
         if self.method == "full":
-            model, _ = load(str(folder), "float32")
+            model, _ = load_pretrained(str(folder), "float32")
             return [parameter.detach() for parameter in model.parameters()]
         files = need("safetensors.torch", extra="finetune", what=_WHAT)
         held = files.load_file(folder / "adapter_model.safetensors")
@@ -212,19 +215,3 @@ def _with_virtual(torch: Any, words: Any, prompt: Any) -> Any:
             return torch.where((tokens >= size)[..., None], virtual, self.words(tokens.clamp(max=size - 1)))
 
     return WithVirtual()
-
-
-def load(name: str, dtype: str) -> tuple[Any, Any]:
-    """Return a causal language model and its tokenizer.
-
-    Raises:
-        AssetError: the model could not be fetched or loaded.
-    """
-    torch, transformers = (need(module, extra="models", what=_WHAT) for module in ("torch", "transformers"))
-    folder = pull(name)
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
-    except (OSError, ValueError) as error:
-        raise AssetError(f"{name} does not load as a causal language model: {error}") from error
-    return model, tokenizer
