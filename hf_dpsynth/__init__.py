@@ -71,6 +71,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-resolve.install()  # whether or not classes are patched: else the Hub could answer for our metrics
-if not os.environ.get("HF_DPSYNTH_NO_PATCH"):
+if os.environ.get("HF_DPSYNTH_NO_PATCH"):
+    resolve.install()  # also where classes are left alone: else the Hub could answer for our metrics
+else:
     register()

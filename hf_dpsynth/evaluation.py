@@ -74,9 +74,9 @@ class Evaluation:
             rows.append(
                 (
                     name,
-                    *(_shown(result.get(name if name in result else f"{name}_mean"))),
+                    _shown(result.get(name if name in result else f"{name}_mean")),
                     _range(result.get(f"{name}_interval")),
-                    *(_shown(result.get(f"{name}_floor", result.get(f"references_{name}")))),
+                    _shown(result.get(f"{name}_floor", result.get(f"references_{name}"))),
                     _range(result.get(f"{name}_floor_interval")),
                     str(result.get("num_rows", "-")),
                     "-" if better is None else "higher" if better else "lower",
@@ -85,8 +85,8 @@ class Evaluation:
         return rows
 
 
-def _shown(value: Any) -> tuple[str]:
-    return ("-" if value is None else f"{value:.4g}",)
+def _shown(value: Any) -> str:
+    return "-" if value is None else f"{value:.4g}"
 
 
 def _range(interval: Any) -> str:

@@ -32,8 +32,9 @@ def say_table(rows: list[tuple[str, ...]]) -> None:
 
 def event_line(event: "DpEvent") -> str:
     """Return an event as its name and numbers."""
-    names = (*vars(event), *getattr(type(event), "__slots__", ())) if hasattr(event, "__dict__") else event.__slots__
-    numbers = {name: getattr(event, name, None) for name in names}
+    from hf_dpsynth.privacy.accounting import event_fields
+
+    numbers = {name: getattr(event, name) for name in event_fields(type(event))}
     shown = "".join(f", {name} {value:.6g}" for name, value in numbers.items() if isinstance(value, float))
     within = f" of {event_line(numbers['event'])}" if numbers.get("event") is not None else ""
     return type(event).__name__.removesuffix("DpEvent") + shown + within

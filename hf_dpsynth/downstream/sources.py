@@ -13,7 +13,7 @@ import numpy as np
 from hf_dpsynth import columns
 from hf_dpsynth.downstream.examples import Examples, class_names, read_columns, split
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.guarantees import ApproxDP, Guarantee, LocalDP, MetricDP, SecretProtection
+from hf_dpsynth.guarantees import ApproxDP, Guarantee, LocalDP, MetricDP, SecretProtection, digits
 
 REAL, DP_ON_REAL = "real", "DP-on-real"
 
@@ -172,19 +172,14 @@ def in_short(guarantee: Guarantee) -> str:
         '(1.00049, 1.049e-05)-DP per record'
     """
     words: dict[type[Any], Callable[[Any], str]] = {
-        ApproxDP: lambda g: f"({_digits(g.epsilon)}, {_digits(g.delta)})-DP per {g.unit}",
-        MetricDP: lambda g: f"metric DP at scale {_digits(g.epsilon)} per {g.unit}",
-        LocalDP: lambda g: f"local DP with epsilon {_digits(g.epsilon)} per {g.unit}",
-        SecretProtection: lambda g: f"({_digits(g.p)}, {_digits(g.r)})-secret protection, not differential privacy",
+        ApproxDP: lambda g: f"({digits(g.epsilon)}, {digits(g.delta)})-DP per {g.unit}",
+        MetricDP: lambda g: f"metric DP at scale {digits(g.epsilon)} per {g.unit}",
+        LocalDP: lambda g: f"local DP with epsilon {digits(g.epsilon)} per {g.unit}",
+        SecretProtection: lambda g: f"({digits(g.p)}, {digits(g.r)})-secret protection, not differential privacy",
     }
     if getattr(guarantee, "epsilon", None) == float("inf"):
         return "none"
     return words[type(guarantee)](guarantee)
-
-
-def _digits(value: float) -> str:
-    """Return all digits: a rounded figure could promise more than the guarantee does."""
-    return repr(float(value)).removesuffix(".0")
 
 
 def check_data(real: Any, synthetic: Any) -> None:

@@ -344,7 +344,7 @@ def event_to_json(event: DpEvent) -> dict[str, Any]:
     name = type(event).__name__
     if _SERIALISED.get(name) is not type(event):
         raise PrivacyError(f"event {name} cannot be stored; storable are {', '.join(sorted(_SERIALISED))}.")
-    return {"type": name, **{field: _to_json(getattr(event, field)) for field in _fields(type(event))}}
+    return {"type": name, **{field: _to_json(getattr(event, field)) for field in event_fields(type(event))}}
 
 
 def event_from_json(data: dict[str, Any]) -> DpEvent:
@@ -357,14 +357,15 @@ def event_from_json(data: dict[str, Any]) -> DpEvent:
     if name not in _SERIALISED:
         raise PrivacyError(f"event {name!r} is unknown; known are {', '.join(sorted(_SERIALISED))}.")
     kind = _SERIALISED[name]
-    if set(data) != {"type", *_fields(kind)}:
+    if set(data) != {"type", *event_fields(kind)}:
         raise PrivacyError(
-            f"event {name} has fields {sorted(set(data) - {'type'})}; expected {sorted(_fields(kind))}."
+            f"event {name} has fields {sorted(set(data) - {'type'})}; expected {sorted(event_fields(kind))}."
         )
-    return kind(**{field: _from_json(data[field]) for field in _fields(kind)})
+    return kind(**{field: _from_json(data[field]) for field in event_fields(kind)})
 
 
-def _fields(kind: type[DpEvent]) -> list[str]:
+def event_fields(kind: type[DpEvent]) -> list[str]:
+    """Return the names of the fields of a type of event, ours or dp-accounting's."""
     return [field.name for field in (fields(kind) if is_dataclass(kind) else attr.fields(kind))]
 
 
