@@ -8,7 +8,7 @@ import pytest
 from hf_dpsynth.compute import per_example
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.mechanisms.finetune.examples import Encoder, Example, prefix_text
-from hf_dpsynth.mechanisms.finetune.prefix_lm import PrefixLoss
+from hf_dpsynth.mechanisms.finetune.prefix_lm import PrefixLoss, frozen_head
 from hf_dpsynth.mechanisms.finetune.trainable import Trainable
 from tests.mechanisms import tiny
 from tests.stubs import CANARY
@@ -214,3 +214,30 @@ def test_a_model_without_positions_or_kept_logits_gives_the_same_loss(folders):
 
     rows = examples()
     assert torch.allclose(PrefixLoss(Plain())(rows), part.losses(rows), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@pytest.mark.parametrize("method", ["lora", "prompt-tuning"])
+def test_losses_through_a_frozen_head_are_those_of_the_whole_model(folders, kind, method):
+    part, rows = trainable(folders, kind, method), examples()
+    for parameter in part.parameters:
+        parameter.data.normal_()
+    whole = PrefixLoss(part.model, virtual=part._virtual if part.prompt is not None else None)
+    assert frozen_head(part.model) is not None and part.losses._head is not None and whole._head is None
+    assert torch.allclose(part.losses(rows), whole(rows), atol=1e-5)
+    found, expected = (torch.autograd.grad(loss(rows).sum(), part.parameters) for loss in (part.losses, whole))
+    assert all(torch.allclose(*pair, atol=1e-4) for pair in zip(found, expected, strict=True))
+
+
+def test_a_head_that_trains_or_bends_its_logits_is_left_to_the_model(folders):
+    assert frozen_head(trainable(folders, "llama", "full").model) is None
+    part = trainable(folders, "llama", "prompt-tuning")
+    plain = part.model.forward
+
+    def bent(**inputs):
+        found = plain(**inputs)
+        found.logits = 0.1 * torch.tanh(found.logits / 0.1)
+        return found
+
+    part.model.forward = bent
+    assert frozen_head(part.model) is None

@@ -2,7 +2,8 @@
 
 The loss that models of transformers compute themselves is a mean over all tokens of a batch, which couples the
 examples: one record could then move the update by more than its clipped gradient. Only the logits that predict targets
-are computed: the vocabulary is most of the work of a small model. Source: Kurakin et al. 2023, arXiv:2306.01684.
+are computed: the vocabulary is most of the work of a small model; where the output layer is frozen, they are computed
+for a few tokens at a time and forgotten. Source: Kurakin et al. 2023, arXiv:2306.01684.
 """
 
 import inspect
@@ -10,11 +11,36 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from hf_dpsynth.compute.token_loss import token_losses
 from hf_dpsynth.extras import need
 from hf_dpsynth.mechanisms.finetune.examples import Example
 
 if TYPE_CHECKING:
     import torch
+
+_PROBE = 4  # tokens that a model's logits are compared on
+
+
+def frozen_head(model: "torch.nn.Module") -> tuple[Any, Any] | None:
+    """Return the body of a model and its output layer, where logits are their plain product and the layer is frozen.
+
+    Some models scale or bend their logits, so the product is compared with what the model gives for public tokens.
+
+    Args:
+        model (`torch.nn.Module`): a causal language model of transformers, or an adapter of peft around one.
+    Returns:
+        `tuple` or `None`: body and layer; None where only the model itself can compute its logits.
+    """
+    torch = need("torch", extra="models", what="fine-tuning")
+    base = getattr(model, "get_base_model", lambda: model)()
+    head, body = base.get_output_embeddings(), base.base_model
+    if type(head) is not torch.nn.Linear or head.bias is not None or head.weight.requires_grad or body is base:
+        return None
+    tokens = torch.arange(_PROBE, device=head.weight.device)[None]
+    with torch.no_grad():
+        whole = base(input_ids=tokens, use_cache=False).logits
+        product = head(body(input_ids=tokens, use_cache=False).last_hidden_state)
+    return (body, head) if torch.allclose(whole, product, rtol=1e-4, atol=1e-4) else None
 
 
 class PrefixLoss:
@@ -25,12 +51,22 @@ class PrefixLoss:
         virtual (`Callable`, *optional*): batch size -> embeddings of virtual tokens before each example, shape
             (b, v, d).
         autocast (`bool`): whether products are computed in bfloat16.
+        head (`tuple`, *optional*): what `frozen_head` found.
     """
 
-    def __init__(self, model: "torch.nn.Module", *, virtual: Any = None, autocast: bool = False) -> None:
+    def __init__(
+        self,
+        model: "torch.nn.Module",
+        *,
+        virtual: Any = None,
+        autocast: bool = False,
+        head: tuple[Any, Any] | None = None,
+    ) -> None:
         self._torch = need("torch", extra="models", what="fine-tuning")
         self._model, self._virtual, self._autocast = model, virtual, autocast
-        forward = getattr(model, "get_base_model", lambda: model)().forward
+        self._body: Any = model if head is None else head[0]
+        self._head: Any = None if head is None else head[1]
+        forward = getattr(self._body, "get_base_model", lambda: self._body)().forward
         self._accepts = frozenset(inspect.signature(forward).parameters)
 
     def __call__(self, examples: Sequence[Example]) -> "torch.Tensor":
@@ -46,17 +82,21 @@ class PrefixLoss:
             tokens[row, :length], mask[row, :length] = found, 1
             targets[row, example.prefix : length] = found[example.prefix :]
         start = min(example.prefix for example in examples) - 1
+        wanted = targets[:, start + 1 :].to(device)
+        kept = wanted != -100
         precision = torch.autocast(device.type, torch.bfloat16) if self._autocast else nullcontext()
         with precision:
-            logits = self._logits(tokens.to(device), mask.to(device), start)
-        wanted = targets[:, start + 1 :].to(device)
-        losses = torch.nn.functional.cross_entropy(
-            logits[:, :-1].float().transpose(1, 2), wanted, ignore_index=-100, reduction="none"
-        )
-        return losses.sum(1) / (wanted != -100).sum(1).clamp(min=1)
+            found = self._outputs(tokens.to(device), mask.to(device), start)[:, :-1][kept]
+        if self._head is None:
+            losses = torch.nn.functional.cross_entropy(found.float(), wanted[kept], reduction="none")
+        else:
+            losses = token_losses(found, self._head.weight, wanted[kept])
+        # spread out again, so that each example adds its own tokens alone and in their order
+        apart = torch.zeros(kept.shape, dtype=torch.float32, device=device).masked_scatter(kept, losses)
+        return apart.sum(1) / kept.sum(1).clamp(min=1)
 
-    def _logits(self, tokens: "torch.Tensor", mask: "torch.Tensor", start: int) -> "torch.Tensor":
-        """Return the logits from a position of the examples on."""
+    def _outputs(self, tokens: "torch.Tensor", mask: "torch.Tensor", start: int) -> "torch.Tensor":
+        """Return logits, or hidden states before a frozen head, from a position of the examples on."""
         torch = self._torch
         inputs: dict[str, Any] = {"input_ids": tokens}
         virtual = 0
@@ -70,9 +110,10 @@ class PrefixLoss:
         # every row has positions of its own: grad samplers of position embeddings need (b, width)
         positions = torch.arange(width, device=tokens.device).expand(len(tokens), width)
         options: dict[str, Any] = {"attention_mask": mask, "position_ids": positions, "use_cache": False}
-        kept = "logits_to_keep" in self._accepts
-        if kept:
+        cut = "logits_to_keep" in self._accepts
+        if cut:
             options["logits_to_keep"] = torch.arange(virtual + start, width, device=tokens.device)
         known = {name: value for name, value in options.items() if name in self._accepts}
-        logits = self._model(**inputs, **known).logits
-        return logits if kept else logits[:, virtual + start :]
+        result = self._body(**inputs, **known)
+        found = result.logits if self._head is None else result.last_hidden_state
+        return found if cut else found[:, virtual + start :]

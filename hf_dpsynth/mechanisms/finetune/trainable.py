@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hf_dpsynth.devices import Devices, best_dtype
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.extras import need
-from hf_dpsynth.mechanisms.finetune.prefix_lm import PrefixLoss
+from hf_dpsynth.mechanisms.finetune.prefix_lm import PrefixLoss, frozen_head
 from hf_dpsynth.models.catalog import models
 from hf_dpsynth.models.causal_lm import load_pretrained
 from hf_dpsynth.privacy.keys import public_seed
@@ -63,6 +63,10 @@ class Trainable:
             name, "bfloat16" if self.rough and method != "full" else "float32"
         )
         self.model.to(self.device).eval()
+        self._attention = self.model.config._attn_implementation
+        if self.rough and self.device.type == "cpu":
+            # measured: for bfloat16 on a CPU the fused attention of torch is slow to differentiate
+            self.model.set_attn_implementation("eager")
         self.prompt: Any = None
         if method == "full":
             self.module = self.model.requires_grad_(True)
@@ -71,7 +75,10 @@ class Trainable:
         else:
             self.module = self._soft_prompt(prompt_length)
         self.losses = PrefixLoss(
-            self.model, virtual=None if self.prompt is None else self._virtual, autocast=self.rough
+            self.model,
+            virtual=None if self.prompt is None else self._virtual,
+            autocast=self.rough,
+            head=frozen_head(self.model),
         )
 
     @property
@@ -189,6 +196,7 @@ class Trainable:
         torch = self._torch
         if self.method == "lora":
             self.model = self.model.float().merge_and_unload()
+        self.model.set_attn_implementation(self._attention)
         first, count = 0, 0
         if self.prompt is not None:
             words = self.model.get_input_embeddings()
