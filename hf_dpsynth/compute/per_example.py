@@ -1,8 +1,8 @@
 """Per-example gradients: one autograd call an example, or the hooks of Opacus for a micro-batch at a time.
 
 The one rule: row i is the gradient of example i's own loss, whoever stands beside it. Both engines take losses as a
-vector with one entry an example and never reduce it before the gradients are apart. `loop` needs the memory of one
-example; `hooks` is faster where a device computes many rows at once.
+vector with one entry an example and never reduce it before the gradients are apart. `hooks` is faster, because a
+device computes many rows at once; `loop` needs the memory of one example and takes any layer.
 """
 
 import warnings
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Losses = Callable[[Sequence[Any]], torch.Tensor]
 
 _TOLERANCE, _ROUGH_TOLERANCE = 1e-3, 0.1  # of the largest gradient; the second one where bfloat16 rounds
+_LARGEST_HELD = 2**30  # bytes of per-example gradients
 
 logger = get_logger(__name__)
 
@@ -42,7 +43,8 @@ def engine(name: str, model: "torch.nn.Module", losses: "Losses", *, micro_batch
     """Return an engine for the trainable parameters of a model.
 
     Args:
-        name (`str`): `"loop"`, `"hooks"`, or `"auto"`: the loop on a CPU, hooks elsewhere.
+        name (`str`): `"loop"`, `"hooks"`, or `"auto"`: hooks, unless the gradients of a micro-batch need more than
+            1 GiB.
         model (`torch.nn.Module`): the model, on its device.
         losses (`Callable`): examples -> their losses, shape (b,), through the model.
         micro_batch_size (`int`): examples that `hooks` computes together.
@@ -53,7 +55,8 @@ def engine(name: str, model: "torch.nn.Module", losses: "Losses", *, micro_batch
     if not parameters:
         raise ConfigError("the model has no trainable parameter")
     if name == "auto":
-        name = "loop" if parameters[0].device.type == "cpu" else "hooks"
+        held = micro_batch_size * sum(4 * parameter.numel() for parameter in parameters)
+        name = "loop" if held > _LARGEST_HELD else "hooks"
     if name == "loop":
         model.eval()  # statistics of a batch stay what they were, dropout stays off
         return Loop(parameters, losses)

@@ -65,7 +65,7 @@ class DPOnReal:
         batch_size (`int`): expected rows a step.
         clip_norm (`float`): largest L2 norm of a row's gradient.
         learning_rate (`float`): Adam's step.
-        engine (`str`): "loop", "hooks", or "auto": the loop on a CPU, hooks elsewhere.
+        engine (`str`): "loop", "hooks", or "auto": hooks, where their gradients need at most 1 GiB.
         micro_batch_size (`int`): rows that `hooks` computes together.
         vectors (`str`): the word CNN's vocabulary and frozen vectors: a short name of the catalogue, or a file.
 

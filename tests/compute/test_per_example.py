@@ -148,7 +148,10 @@ def test_dropout_stays_off_while_hooks_listen():
 
 def test_engines_by_name():
     model = Bag()
-    assert per_example.engine("auto", model, model.losses, micro_batch_size=1).name == "loop"
+    assert per_example.engine("auto", model, model.losses, micro_batch_size=10**7).name == "loop"
+    chosen = per_example.engine("auto", model, model.losses, micro_batch_size=1)
+    assert chosen.name == "hooks"
+    chosen.close()
     with pytest.raises(ConfigError, match="'auto', 'loop' or 'hooks'"):
         per_example.engine("ghost", model, model.losses, micro_batch_size=1)
     with pytest.raises(ConfigError, match="micro_batch_size is 0"):

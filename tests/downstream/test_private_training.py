@@ -122,7 +122,8 @@ def test_the_event_of_a_calibrated_fit_costs_what_was_asked_and_never_more(epsil
 
 def test_the_batches_are_those_of_the_sampler_that_is_accounted_and_all_steps_are_taken(train, vectors, monkeypatch):
     chosen = options(vectors)
-    made, _, encoded = training(SMALL, train, chosen, seed=9)
+    made, engine, encoded = training(SMALL, train, chosen, seed=9)
+    engine.close()
     seen, gradients = [], Training.gradients
     monkeypatch.setattr(Training, "gradients", lambda self, *args: seen.append(args[1:]) or gradients(self, *args))
     made.fit()
@@ -249,6 +250,7 @@ def test_a_gradient_that_is_not_a_number_counts_as_zero_and_no_private_text_is_i
     with torch.no_grad():
         made._learner.network.logits.weight[0, 0] = math.nan
     assert float(flat(made.gradients(engine, encoded[:3], 0)).abs().max()) == 0
+    engine.close()
     with pytest.raises(PrivacyError) as caught:
         made.fit()
     assert CANARY not in str(caught.value)

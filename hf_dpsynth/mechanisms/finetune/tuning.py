@@ -41,7 +41,7 @@ class FineTuning:
         steps (`int`, *optional*): steps of DP-SGD; instead of `epochs`.
         epochs (`float`, *optional*): expected passes over the declared number of records; 10 when both are missing.
         batch_size (`int`, defaults to `256`): expected records in a batch, which the noisy sum is divided by.
-        micro_batch_size (`int`, defaults to `16`): records that are computed together; does not change the result.
+        micro_batch_size (`int`, defaults to `8`): records that are computed together; does not change the result.
         learning_rate (`float`, defaults to `1e-3`): of Adam; fixed.
         clip_norm (`float`, defaults to `1.0`): largest norm of a record's gradient.
         max_tokens (`int`, defaults to `128`): prefix, text and end together; longer text is cut.
@@ -54,7 +54,7 @@ class FineTuning:
         sampling (`str`, defaults to `"poisson"`): `"shuffle"` takes fixed batches, for which no amplification by
             sampling is claimed.
         engine (`str`, defaults to `"auto"`): `"loop"` (one autograd call a record), `"hooks"` (Opacus); auto takes
-            the loop on a CPU.
+            hooks, unless the gradients of a micro-batch need more than 1 GiB.
         dtype (`str`, defaults to `"auto"`): `"float32"` or `"bfloat16"` products; auto takes the faster one.
         checkpoint_every (`int`, defaults to `50`): steps in one charge; a killed process loses at most so many.
     """
@@ -67,7 +67,7 @@ class FineTuning:
     steps: int | None = None
     epochs: float | None = None
     batch_size: int = 256
-    micro_batch_size: int = 16
+    micro_batch_size: int = 8
     learning_rate: float = 1e-3
     clip_norm: float = 1.0
     max_tokens: int = 128
