@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-VARIANTS = ("peft", "ours-loop", "ours-hooks-2", "ours-hooks-4", "ours-hooks-16", "opacus")
+VARIANTS = ("peft", "ours-loop", "ours-hooks-4", "ours-hooks-8", "ours-hooks-16", "opacus")
 ROWS, TOKENS, PREFIX = 16, 64, 16
 
 
