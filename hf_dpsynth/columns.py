@@ -79,6 +79,28 @@ def label_columns(features: Any, asked: str | Sequence[str] | None, text: str) -
     return columns
 
 
+def read_users(dataset: Any, column: str, taken: Sequence[str]) -> list[Any]:
+    """Return the user of each row; None where a row has none. Sensitive.
+
+    Args:
+        dataset (`datasets.Dataset`): the rows. Sensitive.
+        column (`str`): the column whose values are the users.
+        taken (`Sequence[str]`): the columns of text and labels.
+    Raises:
+        ConfigError: the column does not exist, is one of those, or holds neither string, integer, bool nor ClassLabel.
+    """
+    features = dataset.features
+    if column not in features:
+        raise ConfigError(f"unit={column!r} names no column; the columns are {_shown(features)}.")
+    kind = str(getattr(features[column], "dtype", None))
+    if column in taken or not (kind in ("string", "large_string", "bool") or kind.lstrip("u").startswith("int")):
+        raise ConfigError(
+            f"unit={column!r} cannot name the users; they are the values of a string, integer, bool or ClassLabel "
+            "column other than the text and the labels."
+        )
+    return [user for (user,) in read_rows(dataset, (column,))]
+
+
 def label_domain(
     features: Any, columns: Sequence[str], labels: Any, proportions: Any
 ) -> tuple[tuple[Label, ...], tuple[float, ...] | None]:

@@ -48,8 +48,8 @@ class PoissonSampling:
                 raise ConfigError(f"{name} is {value!r}; it must be a whole number >= 1")
         if self.batch_size > self.num_records:
             raise ConfigError(
-                f"batch_size is {self.batch_size} and the data has {self.num_records} records; a batch has at most "
-                "as many. Lower batch_size."
+                f"batch_size is {self.batch_size} and the data has {self.num_records} privacy units; a batch has at "
+                "most as many. Lower batch_size."
             )
 
     @property

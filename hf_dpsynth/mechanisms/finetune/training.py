@@ -29,6 +29,7 @@ from hf_dpsynth.privacy.accounting import rdp_epsilon, target_mu
 from hf_dpsynth.privacy.keys import public_generator
 from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.privacy.sgd import noisy_mean
+from hf_dpsynth.privacy.units import capped, unit_means
 from hf_dpsynth.run import Run
 from hf_dpsynth.store import Store, file_digest, write_whole
 
@@ -167,9 +168,7 @@ class Training:
         self._trainable, self._encoder = trainable, encoder
         self._batches = mechanism.batches(plan.num_records or 0)
         self._sigma = plan.noise_multiplier or 0.0
-        self._records = [
-            (number, text) for number, label in enumerate(plan.labels) for text in private.of_label(label)
-        ]
+        self._units = capped(private.by_unit(plan.labels), mechanism.max_contributions, run.keys)
         self._parameters = trainable.parameters
         self._optimizer = self._torch.optim.Adam(self._parameters, lr=mechanism.learning_rate)
 
@@ -226,12 +225,10 @@ class Training:
 
     def _step(self, engine: per_example.Engine, step: int) -> None:
         """Take one step: draw, clip, add, noise, divide by the public expected batch size, update."""
-        rows = self._batches.batch(self._run.keys, step, len(self._records))
-        examples: list[Example] = sorted(
-            (self._encoder.example(*self._records[row]) for row in rows), key=lambda example: len(example.tokens)
-        )
+        chosen = self._batches.batch(self._run.keys, step, len(self._units))
+        units = sorted((self._examples(self._units[place]) for place in chosen), key=lambda unit: len(unit[-1].tokens))
         noisy = noisy_mean(
-            engine.gradients(examples),
+            unit_means(engine.gradients([example for unit in units for example in unit]), list(map(len, units))),
             self._parameters,
             clip_norm=self._mechanism.clip_norm,
             noise_multiplier=self._sigma,
@@ -242,6 +239,10 @@ class Training:
             parameter.grad = gradient.to(parameter.dtype)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
+
+    def _examples(self, records: Sequence[tuple[int, str]]) -> list[Example]:
+        """Return the examples of a unit's records, the longest last."""
+        return sorted((self._encoder.example(*record) for record in records), key=lambda one: len(one.tokens))
 
     def _spent(self, stop: int) -> str:
         """Return a bound on the epsilon of the steps so far, which is public. By Renyi DP, which is quick."""
