@@ -10,7 +10,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Value
 
 import hf_dpsynth
-from hf_dpsynth import recipe
+from hf_dpsynth import cli, recipe
 from hf_dpsynth.errors import ConfigError, ResumeMismatch
 from hf_dpsynth.mechanisms.finetune import training
 from hf_dpsynth.privacy.accounting import leaves
@@ -113,6 +113,23 @@ def test_recipes_take_the_unit(model):
     found = recipe.load("r.yaml")
     rows, release = found.run()
     assert release.guarantee == found.plan().guarantee and rows.column_names == ["text"]
+
+
+def test_the_command_line_takes_the_unit(model, capsys):
+    owned().to_csv("rows.csv")
+    flags = {
+        "mechanism": "dp-lora", "epsilon": 2, "delta": 1e-2, "text-column": "text", "unit": "user_id", "num-rows": 4,
+        "generator": model, "out": "run",
+    }  # fmt: skip
+    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+    words += [f"--param={name}={value}" for name, value in PARAMS.items()]
+    assert cli.call(["synthesize", "rows.csv", *words]) == 0
+    assert "per user under zero-out" in capsys.readouterr().out
+    assert hf_dpsynth.load_privacy("run").plan.num_records == 32
+    pathlib.Path("r.yaml").write_text("mechanism: dp-lora\nepsilon: 1\ndelta: 1e-5\nnum_records: 1000\n")
+    assert cli.call(["plan", "r.yaml", "--unit", "user"]) == 0
+    out = capsys.readouterr().out
+    assert "per user" in out and "a user is a value of one declared column" in out
 
 
 def test_users_of_a_csv_file_stay_as_they_are_written(model):
