@@ -160,7 +160,8 @@ def synthesize(
         epsilon (`float`): the privacy loss; `float("inf")` is allowed and the release says "no privacy".
         delta (`float`, *optional*): the probability of a larger loss; min(1e-5, 1/(n ln n)) rounded down to a power of
             ten when missing, which publishes n.
-        text_column (`str`, *optional*): the column of text; the only string column when missing.
+        text_column (`str`, *optional*): the column of text; the only string column when missing. Where the mechanism
+            reads them, a column of lists of {"role", "content"} holds conversations, and so does the output.
         label_column (`str` or `Sequence[str]`, *optional*): the conditioning columns.
         labels (`Sequence` or `dict`, *optional*): their domain, declared public; the names of a ClassLabel when
             missing.
@@ -219,7 +220,7 @@ def synthesize(
         if value is not None:
             raise ConfigError(f"{found.name} takes no {name}=; leave it out.")
     data = _one_split(ds, split)
-    column = columns.text_column(data.features, text_column)
+    column = columns.text_column(data.features, text_column, messages=getattr(found, "reads_messages", False))
     conditions = columns.label_columns(data.features, label_column, column)
     domain, proportions = columns.label_domain(data.features, conditions, labels, label_proportions)
     by_user = privacy_unit(found, unit)[0] == "user"
@@ -251,6 +252,7 @@ def synthesize(
         model_ids={role: _model_id(getattr(inputs, role)) for role in models_used},
         text_column=column,
         label_columns=conditions,
+        messages=columns.is_messages(data.features[column]),
         insecure_noise=insecure_noise_seed is not None,
     )
     for warning in plan.warnings:

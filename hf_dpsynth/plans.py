@@ -86,7 +86,8 @@ class Plan:
         text_column (`str`): the column of the text in the output.
         label_columns (`tuple[str, ...]`): the conditioning columns.
         kept_columns (`tuple[str, ...]`): columns copied in clear, which the guarantee does not cover.
-        unit_column (`str`, *optional*): the column whose values are the users, at a user unit. It is not in the output.
+        unit_column (`str`, *optional*): the column whose values are the users; it is not in the output.
+        messages (`bool`): whether the text column holds conversations.
         insecure_noise (`bool`): True in tests only; such a release is refused at push.
         warnings (`tuple[str, ...]`): what the user should know before running.
     """
@@ -111,6 +112,7 @@ class Plan:
     label_columns: tuple[str, ...] = ()
     kept_columns: tuple[str, ...] = ()
     unit_column: str | None = None
+    messages: bool = False
     insecure_noise: bool = False
     warnings: tuple[str, ...] = ()
 

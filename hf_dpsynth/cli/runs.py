@@ -138,7 +138,7 @@ def synthesize_verb(
     label_column: Annotated[str | None, typer.Option(help="The conditioning columns: a,b.")] = None,
     labels: Annotated[str | None, typer.Option(help="The label domain, declared public: a,b.")] = None,
     num_rows: Annotated[int | None, typer.Option(help="Rows to make.")] = None,
-    num_records: Annotated[int | None, typer.Option(help="The number of records, or of users, declared public.")] = None,
+    num_records: Annotated[int | None, typer.Option(help="The number of records or users, declared public.")] = None,
     unit: Unit = None,
     label_proportions: Annotated[str | None, typer.Option(help="Shares of the labels: a: 0.4, b: 0.6")] = None,
     param: Param = None,

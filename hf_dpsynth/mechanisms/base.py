@@ -58,7 +58,8 @@ class Synthesizer(Protocol):
         """Yield the synthetic rows."""
         ...
 
-    # A mechanism that protects users as well as records has units = ("record", "user") and max_contributions.
+    # A mechanism that protects users as well as records has units = ("record", "user") and max_contributions; one that
+    # reads columns of conversations has reads_messages = True and yields them as `columns.write_messages` does.
     # A mechanism that can make further rows from what it released also has
     # sampler(public, plan, store) -> Callable[[released rows, number of rows, seed], rows].
 

@@ -21,7 +21,6 @@ from hf_dpsynth.mechanisms.base import Privatizer, Synthesizer
 from hf_dpsynth.plans import Facts, Plan, default_delta
 from hf_dpsynth.privacy.accounting import calibrate, interval, target_mu
 
-
 logger = get_logger(__name__)
 
 
@@ -194,7 +193,7 @@ def _adjacency(asked: str | None, uses_num_records: str) -> str:
 
 
 def privacy_unit(mechanism: Any, unit: str | None) -> tuple[str, str | None]:
-    """Return the privacy unit that is asked for, `"record"` or `"user"`, and the column of the users where it is named.
+    """Return the privacy unit that is asked for, `"record"` or `"user"`, and the column of the users if it is named.
 
     Raises:
         ConfigError: the mechanism does not offer it.
@@ -242,8 +241,7 @@ def plan_synthesis(
         delta (`float`, *optional*): its delta; a function of `num_records` when missing.
         num_records (`int`, *optional*): the declared number of privacy units, which a plan publishes; an explicit
             `"add-remove"` leaves it unused.
-        num_rows (`int`, *optional*): rows to make; `num_records` when missing and declared, which a user unit leaves
-            open.
+        num_rows (`int`, *optional*): rows to make; at a record unit `num_records` when missing and declared.
         labels (`Sequence[tuple]`): the declared label domain.
         proportions (`Sequence[float]`, *optional*): declared shares of the labels; bought when missing.
         adjacency (`str`, *optional*): the relation; what the plan implies when missing.

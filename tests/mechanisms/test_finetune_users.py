@@ -187,11 +187,10 @@ class Users(Loop):
 
     def __init__(self, model, texts, users, **options):
         super().__init__(model, texts, sigma=0.0, **options)
-        self.training._units = training.capped(
-            PrivateRecords(texts, units=users).by_unit(((),)), self.mechanism.max_contributions, self.training._run.keys
-        )
-        everybody = lambda *_: np.arange(len(self.training._units))  # noqa: E731
-        self.training._batches = type("All", (), {"batch": everybody})()
+        everybody = PrivateRecords(texts, units=users).by_unit(((),))
+        most, keys = self.mechanism.max_contributions, self.training._run.keys
+        self.training._units = training.capped(everybody, most, keys)
+        self.training._batches = type("All", (), {"batch": lambda *_: np.arange(len(everybody))})()
 
     def sum(self):
         return self.step() * self.mechanism.batch_size

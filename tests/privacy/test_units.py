@@ -150,7 +150,8 @@ def test_the_label_of_a_user_is_drawn_from_its_usable_records():
 
 
 def test_records_without_users_are_units_of_their_own():
-    private = PrivateRecords(["x", None, " ", "y" * 30, "z"], [("a",), ("a",), ("a",), ("b",), ("n",)], max_characters=9)
+    texts, labels = ["x", None, " ", "y" * 30, "z"], [(label,) for label in "aaabn"]
+    private = PrivateRecords(texts, labels, max_characters=9)
     assert private.by_unit(LABELS) == [[(0, "x")], [(1, "y" * 9)]]
     assert label_counts(private, LABELS, Key()) == [1, 1, 0]
 

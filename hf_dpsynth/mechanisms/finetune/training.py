@@ -19,6 +19,7 @@ from hf_dpsynth.errors import ConfigError, PrivacyError, ResumeMismatch
 from hf_dpsynth.extras import need
 from hf_dpsynth.logging import get_logger, progress_bar
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, label_shares, largest_remainder
+from hf_dpsynth.mechanisms.finetune.chat import ChatEncoder
 from hf_dpsynth.mechanisms.finetune.examples import Encoder, Example
 from hf_dpsynth.mechanisms.finetune.generation import TunedModel
 from hf_dpsynth.mechanisms.finetune.model_card import model_card
@@ -131,9 +132,8 @@ def trainable_of(mechanism: "FineTuning", public: PublicInputs, plan: Plan) -> T
 
 def encoder_of(mechanism: "FineTuning", trainable: Trainable, plan: Plan) -> Encoder:
     """Return the rules by which records become examples."""
-    return Encoder(
-        trainable.tokenizer, mechanism.prompt_template, plan.label_columns, plan.labels, mechanism.max_tokens
-    )
+    kind = ChatEncoder if plan.messages else Encoder
+    return kind(trainable.tokenizer, mechanism.prompt_template, plan.label_columns, plan.labels, mechanism.max_tokens)
 
 
 def label_noise(mechanism: "FineTuning", plan: Plan) -> float:
@@ -211,7 +211,8 @@ class Training:
     def _checked_engine(self) -> per_example.Engine:
         """Return the engine, after its gradients of public examples were compared with plain autograd."""
         labels = len(self._encoder.prefixes)
-        public = [self._encoder.example(number % labels, text) for number, text in enumerate(_CHECK_TEXTS)]
+        texts = [self._encoder.sample(text) for text in _CHECK_TEXTS]
+        public = [self._encoder.example(number % labels, text) for number, text in enumerate(texts)]
         engine = per_example.checked_engine(
             self._mechanism.engine,
             self._trainable.module,

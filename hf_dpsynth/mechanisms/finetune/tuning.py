@@ -67,6 +67,7 @@ class FineTuning:
     method: ClassVar[str]
     uses_num_records: ClassVar[bool] = True
     units: ClassVar[tuple[str, ...]] = ("record", "user")
+    reads_messages: ClassVar[bool] = True
     models_used: ClassVar[tuple[str, ...]] = ("generator",)
 
     steps: int | None = None
