@@ -55,39 +55,16 @@ TALK = [
 
 
 def letters(template=CHATML, end="<|im_end|>", specials=SPECIALS):
-    """A tokenizer of bytes, which loses nothing, with special tokens and a chat template."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner = Tokenizer(models.BPE({letter: number for number, letter in enumerate(alphabet)}, []))
-    inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    words = PreTrainedTokenizerFast(
-        tokenizer_object=inner, bos_token="<s>", eos_token=end, additional_special_tokens=list(specials)
-    )
-    words.chat_template = template
-    return words
+    return tiny.letters(end=end, specials=specials, chat_template=template)
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    folder, words = tmp_path_factory.mktemp("chat"), letters()
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(words), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, max_position_embeddings=256, tie_word_embeddings=True,
-        bos_token_id=words.bos_token_id, eos_token_id=words.eos_token_id,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
-    words.save_pretrained(folder)
-    return str(folder)
+    return tiny.save_letters(tmp_path_factory.mktemp("chat"), letters())
 
 
-CONTENT = st.text(st.characters(codec="utf-8", exclude_characters="<>[]#|\x00"), min_size=1, max_size=12).map(
-    str.strip
-)
+LETTERS = st.characters(codec="utf-8", exclude_characters="<>[]#|\x00")
+CONTENT = st.text(LETTERS, min_size=1, max_size=12).map(str.strip)
 ALTERNATING = st.tuples(st.booleans(), st.lists(CONTENT, min_size=1, max_size=6), CONTENT)
 
 
