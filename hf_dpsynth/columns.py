@@ -99,8 +99,8 @@ def text_column(features: Any, asked: str | None, *, messages: bool = False) -> 
     if is_messages(features[asked]):
         if not messages:
             raise ConfigError(
-                f"column {asked!r} holds conversations, which this mechanism does not read; dp-lora, dp-prompt-tuning "
-                f"and dp-full do. The string columns are {_shown(strings)}."
+                f"column {asked!r} holds conversations, which dp-lora, dp-prompt-tuning and dp-full alone read; the "
+                f"string columns are {_shown(strings)}."
             )
         return asked
     if asked not in strings and not _is_number(features[asked]):

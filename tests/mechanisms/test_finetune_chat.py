@@ -150,7 +150,7 @@ def test_text_that_is_no_conversation_is_one_message_of_a_user():
         return columns.encode(feature, {"messages": written})["messages"]
 
     assert row("hello <|im_end|> you") == [{"role": "user", "content": "hello  you"}]
-    for blank in ("", "<|im_end|>", "<|im_start|>user\n<|im_end|>\n"):
+    for blank in ("", "<|im_end|>", "user\n<|im_end|>\n"):
         assert len(row(blank)) == 1 and set(row(blank)[0]) == {"role", "content"}
 
 
@@ -169,6 +169,7 @@ def test_what_has_no_form_is_said_of_the_template_alone(caplog):
     finally:
         library.removeHandler(caplog.handler)
     assert "has no form for" in caplog.text and "user user" in caplog.text
+    assert "user system" in caplog.text  # the template would write it as a message of the assistant
 
 
 @pytest.mark.parametrize(
@@ -308,5 +309,5 @@ def test_the_prefix_stands_before_the_conversation(model):
     part = Trainable(model, method="full", dtype="float32")
     encoder = ChatEncoder(part.tokenizer, "", ("topic",), (("film",), ("food",)), 120)
     example = encoder.example(1, columns.write_messages(TALK))
-    assert part.tokenizer.decode(example.tokens[: example.prefix]) == "<s>topic: food\ntext:"
+    assert part.tokenizer.decode(example.tokens[: example.prefix]) == "<s>topic: food\ntext:<|im_start|>"
     assert json.dumps(columns.read_messages(encoder.decoded(example.tokens[example.prefix : -1]))) == json.dumps(TALK)

@@ -187,6 +187,13 @@ def _told_apart(marks: dict[str, str]) -> dict[str, str]:
     return found
 
 
+def _shared(texts: Sequence[str]) -> str:
+    """Return what all texts begin with."""
+    least, most = min(texts), max(texts)
+    length = next((at for at, sign in enumerate(least) if not most.startswith(sign, at)), len(least))
+    return least[:length]
+
+
 def _special_tokens(tokenizer: Any) -> dict[int, str]:
     """Return the special tokens by their numbers."""
     added = {int(number): str(token) for number, token in tokenizer.added_tokens_decoder.items() if token.special}
@@ -196,7 +203,8 @@ def _special_tokens(tokenizer: Any) -> dict[int, str]:
 class ChatEncoder(Encoder):
     """Turns conversations into examples: the prefix, the conversation as the template writes it, the end.
 
-    A conversation for which the template has no form has no target, and so no gradient. Sampled text that is no
+    The prefix is the plain text that names the labels, and what the template begins every conversation with. A
+    conversation for which the template has no form has no target, and so no gradient. Sampled text that is no
     conversation becomes one message of a user.
 
     Args:
@@ -212,23 +220,29 @@ class ChatEncoder(Encoder):
     def __init__(
         self, tokenizer: Any, template: str, columns: Sequence[str], labels: Sequence[Label], max_tokens: int
     ) -> None:
-        super().__init__(tokenizer, template, columns, labels, max_tokens)
         self.chat = ChatTemplate(tokenizer)
+        self._head = _shared(list(self.chat.heads.values()))
+        super().__init__(tokenizer, template, columns, labels, max_tokens)
         self.end = self.chat.end
         self.ends = frozenset({self.end})
+
+    def _prefix(self, text: str) -> list[int]:
+        head: list[int] = self._tokenizer(self._head, add_special_tokens=False)["input_ids"]
+        return [*super()._prefix(text), *head]
 
     def target(self, text: str) -> list[int]:
         """Return the tokens of a written conversation and of its end. Sensitive."""
         rendered = self.chat.render(read_messages(text))
         if rendered is None:
             return []
-        tokens: list[int] = self._tokenizer(rendered, add_special_tokens=False, verbose=False)["input_ids"]
+        rest = rendered.removeprefix(self._head)
+        tokens: list[int] = self._tokenizer(rest, add_special_tokens=False, verbose=False)["input_ids"]
         return [*tokens, self.end]
 
     def decoded(self, tokens: Sequence[int]) -> str:
         """Return the written form of a sampled conversation. As public as its tokens."""
         text = self._tokenizer.decode(tokens, skip_special_tokens=False)
-        found = self.chat.parse(text)
+        found = self.chat.parse(self._head + text)
         if not any(message["content"] for message in found):
             found = [{"role": "user", "content": self.chat.plain(text)}]
         return write_messages(found) or ""
