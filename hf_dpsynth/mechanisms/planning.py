@@ -213,7 +213,7 @@ def unit_assumptions(mechanism: Any, adjacency: str, unit: str, column: str | No
     if unit == "record":
         return found
     values = "one declared column" if column is None else f"the column {column!r}"
-    most = f"at most {mechanism.max_contributions} records of a user are trained on, drawn in secret"
+    most = f"at most {mechanism.max_contributions} records of a user are read in a step, drawn in secret"
     return (*found, f"a user is a value of {values}", most)
 
 
