@@ -46,8 +46,8 @@ class FineTuning:
         learning_rate (`float`, defaults to `1e-3`): of Adam; fixed.
         clip_norm (`float`, defaults to `1.0`): largest norm of a privacy unit's gradient; a user's is the mean of the
             gradients of its records.
-        max_contributions (`int`, defaults to `8`): at a user unit, the records of a user that are read in a step, drawn in
-            secret once a process start. Public.
+        max_contributions (`int`, defaults to `8`): at a user unit, the most records of a user that are read in a step,
+            drawn in secret once a process start. Public.
         max_tokens (`int`, defaults to `128`): prefix, text and end together; longer text is cut.
         max_new_tokens (`int`, defaults to `64`): the longest synthetic text.
         temperature (`float`, defaults to `1.0`): of sampling.
