@@ -15,6 +15,8 @@ from hf_dpsynth.errors import ConfigError
 
 Label = tuple[Any, ...]
 MAX_LABELS = 1000
+ROLES = ("system", "user", "assistant")
+_TURN = re.compile(rf"({'|'.join(ROLES)}) (\d+) ")
 
 
 def _is_string(feature: Any) -> bool:
@@ -26,15 +28,60 @@ def _is_number(feature: Any) -> bool:
     return kind.lstrip("u").startswith(("int", "float")) and not hasattr(feature, "names")
 
 
+def is_messages(feature: Any) -> bool:
+    """Return whether a column holds conversations: lists of structs of two strings, role and content."""
+    inner = feature[0] if isinstance(feature, list) and len(feature) == 1 else getattr(feature, "feature", None)
+    if not isinstance(inner, Mapping) or type(feature).__name__ not in ("list", "List", "LargeList"):
+        return False
+    return set(inner) == {"role", "content"} and all(map(_is_string, inner.values()))
+
+
+def write_messages(messages: Any) -> str | None:
+    r"""Write a conversation as one text, which stays readable when it is cut. As sensitive as the conversation.
+
+    Args:
+        messages (`list[dict]`, *optional*): turns with a role and a content.
+    Returns:
+        `str`: empty where a role is none of `ROLES`, a value is missing or all contents are blank; None for None.
+    Examples:
+        >>> write_messages([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}])
+        'user 2 Hiassistant 5 Hello'
+    """
+    if messages is None:
+        return None
+    turns = []
+    for turn in messages:
+        if turn is None or turn["role"] not in ROLES or turn["content"] is None:
+            return ""
+        turns.append((turn["role"], str(turn["content"])))
+    blank = not any(content.strip() for _, content in turns)
+    return "" if blank else "".join(f"{role} {len(content)} {content}" for role, content in turns)
+
+
+def read_messages(text: str) -> list[dict[str, str]]:
+    """Read what `write_messages` wrote; the last content may be cut, other text is no conversation.
+
+    Examples:
+        >>> read_messages("user 2 Hiassistant 5 Hel")
+        [{'role': 'user', 'content': 'Hi'}, {'role': 'assistant', 'content': 'Hel'}]
+    """
+    found, at = [], 0
+    while match := _TURN.match(text, at):
+        at = match.end() + int(match[2])
+        found.append({"role": match[1], "content": text[match.end() : at]})
+    return found
+
+
 def _shown(names: Iterable[str]) -> list[str]:
     """Return names for a message; what is no plain name may be a record of a file without a header."""
     return [name if re.fullmatch(r"[\w.-]{1,40}", name) else "..." for name in names]
 
 
-def text_column(features: Any, asked: str | None) -> str:
+def text_column(features: Any, asked: str | None, *, messages: bool = False) -> str:
     """Return the column of text: the one asked for, or the only string column.
 
-    A column of numbers is taken when it is named: its numbers are read as text.
+    A column of numbers is taken when it is named: its numbers are read as text. So is one of conversations where
+    `messages` is true.
 
     Raises:
         ConfigError: no such column, not a text column, or several to choose from.
@@ -49,6 +96,13 @@ def text_column(features: Any, asked: str | None) -> str:
         return str(strings[0])
     if asked not in features:
         raise ConfigError(f"column {asked!r} does not exist; the columns are {_shown(features)}.")
+    if is_messages(features[asked]):
+        if not messages:
+            raise ConfigError(
+                f"column {asked!r} holds conversations, which dp-lora, dp-prompt-tuning and dp-full alone read; the "
+                f"string columns are {_shown(strings)}."
+            )
+        return asked
     if asked not in strings and not _is_number(features[asked]):
         raise ConfigError(
             f"column {asked!r} holds {features[asked]}, not text; the string columns are {_shown(strings)}."
@@ -77,6 +131,28 @@ def label_columns(features: Any, asked: str | Sequence[str] | None, text: str) -
     if len(set(columns)) != len(columns):
         raise ConfigError(f"label_column= names a column twice: {list(columns)}.")
     return columns
+
+
+def read_users(dataset: Any, column: str, taken: Sequence[str]) -> list[Any]:
+    """Return the user of each row; None where a row has none. Sensitive.
+
+    Args:
+        dataset (`datasets.Dataset`): the rows. Sensitive.
+        column (`str`): the column whose values are the users.
+        taken (`Sequence[str]`): the columns of text and labels.
+    Raises:
+        ConfigError: the column does not exist, is one of those, or holds neither string, integer, bool nor ClassLabel.
+    """
+    features = dataset.features
+    if column not in features:
+        raise ConfigError(f"unit={column!r} names no column; the columns are {_shown(features)}.")
+    kind = str(getattr(features[column], "dtype", None))
+    if column in taken or not (kind in ("string", "large_string", "bool") or kind.lstrip("u").startswith("int")):
+        raise ConfigError(
+            f"unit={column!r} cannot name the users; they are the values of a string, integer, bool or ClassLabel "
+            "column other than the text and the labels."
+        )
+    return [user for (user,) in read_rows(dataset, (column,))]
 
 
 def label_domain(
@@ -244,8 +320,10 @@ def read_rows(dataset: Any, columns: Sequence[str]) -> list[Label]:
 
 
 def read_texts(dataset: Any, column: str) -> list[str | None]:
-    """Return the texts of all rows; numbers are written as text, null stays null. Sensitive."""
+    """Return the texts of all rows; numbers and conversations are written as text, null stays null. Sensitive."""
     values = dataset.with_format(None)[column][:]
+    if is_messages(dataset.features[column]):
+        return [write_messages(messages) for messages in values]
     return values if _is_string(dataset.features[column]) else [None if v is None else str(v) for v in values]
 
 
@@ -254,12 +332,19 @@ def output_features(features: Any, columns: Sequence[str], text: str) -> Any:
     from datasets import Features, Value
 
     kept = {column: features[column] for column in columns}
-    return Features(kept if _is_string(features[text]) else {**kept, text: Value("string")})
+    same = _is_string(features[text]) or is_messages(features[text])
+    return Features(kept if same else {**kept, text: Value("string")})
 
 
 def encode(features: Any, row: dict[str, Any]) -> dict[str, Any]:
-    """Write label names as the numbers of their ClassLabel."""
-    return {
-        name: features[name].str2int(value) if hasattr(features[name], "names") else value
-        for name, value in row.items()
-    }
+    """Write label names as the numbers of their ClassLabel, and written conversations as lists of turns.
+
+    A conversation without a turn is one empty message of a user.
+    """
+    return {name: _encoded(features[name], value) for name, value in row.items()}
+
+
+def _encoded(feature: Any, value: Any) -> Any:
+    if is_messages(feature):
+        return read_messages(value) or [{"role": "user", "content": ""}]
+    return feature.str2int(value) if hasattr(feature, "names") else value

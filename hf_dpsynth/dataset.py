@@ -160,13 +160,17 @@ def synthesize(
         epsilon (`float`): the privacy loss; `float("inf")` is allowed and the release says "no privacy".
         delta (`float`, *optional*): the probability of a larger loss; min(1e-5, 1/(n ln n)) rounded down to a power of
             ten when missing, which publishes n.
-        text_column (`str`, *optional*): the column of text; the only string column when missing.
+        text_column (`str`, *optional*): the column of text; the only string column when missing. Where the mechanism
+            reads them, a column of lists of {"role", "content"} holds conversations, and so does the output.
         label_column (`str` or `Sequence[str]`, *optional*): the conditioning columns.
         labels (`Sequence` or `dict`, *optional*): their domain, declared public; the names of a ClassLabel when
             missing.
         num_rows (`int`, *optional*): rows to make; as many as there are records when missing, which publishes n.
-        num_records (`int`, *optional*): the number of records, declared public; `len(ds)` where the plan needs it.
-        unit (`str`, *optional*): `"record"`.
+        num_records (`int`, *optional*): the number of records, declared public; `len(ds)` where the plan needs it. At
+            a user unit the number of users.
+        unit (`str`, *optional*): `"record"`, or where the mechanism offers it the column whose values are the users:
+            all records of a user are then protected together, rows without a user are left out, and `num_rows` must
+            be given. The column is not in the output.
         label_proportions (`dict`, *optional*): shares of the labels, declared public; bought from the budget when
             missing.
         public (*optional*): for mechanisms that take public data.
@@ -205,7 +209,7 @@ def synthesize(
     """
     from hf_dpsynth import columns, models, registry
     from hf_dpsynth.mechanisms.base import PublicInputs, Synthesizer
-    from hf_dpsynth.mechanisms.planning import check_seed, plan_synthesis
+    from hf_dpsynth.mechanisms.planning import check_seed, plan_synthesis, privacy_unit
     from hf_dpsynth.privacy.records import PrivateRecords
     from hf_dpsynth.publish.folder import record
     from hf_dpsynth.release import Release, remember, rows_of
@@ -216,9 +220,12 @@ def synthesize(
         if value is not None:
             raise ConfigError(f"{found.name} takes no {name}=; leave it out.")
     data = _one_split(ds, split)
-    column = columns.text_column(data.features, text_column)
+    column = columns.text_column(data.features, text_column, messages=getattr(found, "reads_messages", False))
     conditions = columns.label_columns(data.features, label_column, column)
     domain, proportions = columns.label_domain(data.features, conditions, labels, label_proportions)
+    by_user = privacy_unit(found, unit)[0] == "user"
+    users = columns.read_users(data, str(unit), (column, *conditions)) if by_user else None
+    present = len(data) if users is None else len(set(users) - {None})
     if delta is None and budget is not None:
         delta = budget.delta
     inputs = PublicInputs(
@@ -232,25 +239,28 @@ def synthesize(
         found,
         epsilon=epsilon,
         delta=delta,
-        num_records=_declared(len(data), num_records, found, delta, num_rows),
+        num_records=_declared(present, num_records, found, delta, num_rows),
         num_rows=num_rows,
         labels=domain,
         proportions=proportions,
         adjacency=adjacency,
         unit=unit,
+        unit_column=unit if by_user else None,
         account="pld" if budget is None else "rdp",
         assumptions=() if _is_ours(inputs.embedder) or "embedder" not in models_used else (_ROW_INDEPENDENT,),
         seed=check_seed(seed),
         model_ids={role: _model_id(getattr(inputs, role)) for role in models_used},
         text_column=column,
         label_columns=conditions,
+        messages=columns.is_messages(data.features[column]),
         insecure_noise=insecure_noise_seed is not None,
     )
     for warning in plan.warnings:
         logger.warning("%s", warning)
     if plan.num_rows is None:
-        raise ConfigError("num_rows= must be given with adjacency='add-remove': its default is the number of records.")
-    records = PrivateRecords(columns.read_texts(data, column), columns.read_rows(data, conditions))
+        why = "a user unit" if by_user else "adjacency='add-remove'"
+        raise ConfigError(f"num_rows= must be given with {why}: its default would publish the number of records.")
+    records = PrivateRecords(columns.read_texts(data, column), columns.read_rows(data, conditions), units=users)
     features = columns.output_features(data.features, (column, *conditions), column)
     with opened(plan, out, budget, {split: records}, resume=resume) as (ledger, store):
         if not (ledger.finished and store.data_path("train").exists()):
@@ -283,7 +293,7 @@ def synthesize(
 
 
 def _declared(present: int, num_records: int | None, mechanism: Any, delta: Any, num_rows: int | None) -> int | None:
-    """Return the number of records that the plan may use: the declared one, or where it needs one, the true one."""
+    """Return the number of units that the plan may use: the declared one, or where it needs one, the true one."""
     needs = delta in (None, "1/n") or num_rows is None or getattr(mechanism, "uses_num_records", False)
     return present if num_records is None and needs else num_records
 

@@ -24,13 +24,13 @@ class Facts:
     """Numbers and domains that the user declares public, and the relation they imply.
 
     Args:
-        num_records (`int`, *optional*): the declared number of records; None when the plan does not use it.
+        num_records (`int`, *optional*): the declared number of privacy units; None when the plan does not use it.
         num_rows (`int`, *optional*): rows to make; None leaves it open, which a run refuses.
         labels (`tuple[tuple, ...]`): the declared joint domain of the conditioning columns; one empty tuple without
             them.
         proportions (`tuple[float, ...]`, *optional*): declared shares of `labels`; None when they are bought.
         adjacency (`str`): the neighbouring relation.
-        unit (`str`): whose contribution is protected.
+        unit (`str`): whose contribution is protected: `"record"` or `"user"`.
         mu (`float`, *optional*): mu of Gaussian DP at the target, of which shares are given to parts of a mechanism;
             None without a target.
     """
@@ -75,7 +75,7 @@ class Plan:
         delta (`float`, *optional*): the delta it promises it at.
         adjacency (`str`): the neighbouring relation.
         labels (`tuple[tuple, ...]`): the declared label domain.
-        num_records (`int`, *optional*): the declared number of records, when the plan uses it.
+        num_records (`int`, *optional*): the declared number of privacy units, when the plan uses it.
         num_rows (`int`, *optional*): rows to make.
         seed (`int`): the seed of public randomness.
         model_ids (`dict[str, str]`): the public models by role.
@@ -86,6 +86,8 @@ class Plan:
         text_column (`str`): the column of the text in the output.
         label_columns (`tuple[str, ...]`): the conditioning columns.
         kept_columns (`tuple[str, ...]`): columns copied in clear, which the guarantee does not cover.
+        unit_column (`str`, *optional*): the column whose values are the users; it is not in the output.
+        messages (`bool`): whether the text column holds conversations.
         insecure_noise (`bool`): True in tests only; such a release is refused at push.
         warnings (`tuple[str, ...]`): what the user should know before running.
     """
@@ -109,6 +111,8 @@ class Plan:
     text_column: str = "text"
     label_columns: tuple[str, ...] = ()
     kept_columns: tuple[str, ...] = ()
+    unit_column: str | None = None
+    messages: bool = False
     insecure_noise: bool = False
     warnings: tuple[str, ...] = ()
 

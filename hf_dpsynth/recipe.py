@@ -157,7 +157,7 @@ class Recipe:
         return inputs.load_input(
             **_renamed(self.data),
             text_column=self.arguments.get("text_column"),
-            label_columns=_names(self.arguments.get("label_column")),
+            label_columns=(*_names(self.arguments.get("label_column")), *_names(self.arguments.get("unit"))),
         )
 
     def run(self, private: Any = None) -> tuple[Any, "Release"]:

@@ -44,7 +44,7 @@ _TABLE = (
         Entry(
             name,
             "synthesize",
-            "(epsilon, delta)-DP per record",
+            "(epsilon, delta)-DP per record or user",
             "Kurakin et al. 2023, arXiv:2306.01684",
             f"hf_dpsynth.mechanisms.finetune.tuning:{attribute}",
         )

@@ -15,15 +15,20 @@ RecipeFile = Annotated[Path, typer.Argument(metavar="RECIPE", help="A YAML file.
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="Set one value of the recipe.")]
 
 
+Unit = Annotated[str | None, typer.Option(help="Whose contribution is protected: record, or a column of users.")]
+
+
 @app.command("plan")
-def plan_verb(recipe: RecipeFile, assign: Set = None) -> None:
+def plan_verb(recipe: RecipeFile, assign: Set = None, unit: Unit = None) -> None:
     """Show noise, guarantee and cost of a recipe, without data."""
+    import json
+
     from dp_accounting import PoissonSampledDpEvent
 
     from hf_dpsynth.privacy.accounting import leaves, rdp_epsilon, round_up
     from hf_dpsynth.recipe import load
 
-    plan = load(recipe, assign or ()).plan()
+    plan = load(recipe, [*(assign or ()), *([] if unit is None else [f"unit={json.dumps(unit)}"])]).plan()
     say(f"mechanism: {plan.mechanism}")
     if plan.noise_multiplier is not None:
         say(f"noise multiplier: {plan.noise_multiplier:.6g}")
@@ -93,7 +98,6 @@ Epsilon = Annotated[float, typer.Option(help="The privacy loss.", show_default=F
 TextColumn = Annotated[str | None, typer.Option(help="The column of text.")]
 Param = Annotated[list[str] | None, typer.Option(metavar="k=v", help="A field of the mechanism; repeatable.")]
 Budget = Annotated[str | None, typer.Option(help="A budget's file, or {path: FILE, epsilon: 8, delta: 1e-6}.")]
-Unit = Annotated[str | None, typer.Option(help="Whose contribution is protected.")]
 Out = Annotated[str | None, typer.Option(help="The run directory; can resume.")]
 Output = Annotated[Path | None, typer.Option(help="A .csv, .jsonl or .parquet file for the rows.")]
 Name = Annotated[str | None, typer.Option(help="The configuration of a data set of the Hub.")]
@@ -134,7 +138,7 @@ def synthesize_verb(
     label_column: Annotated[str | None, typer.Option(help="The conditioning columns: a,b.")] = None,
     labels: Annotated[str | None, typer.Option(help="The label domain, declared public: a,b.")] = None,
     num_rows: Annotated[int | None, typer.Option(help="Rows to make.")] = None,
-    num_records: Annotated[int | None, typer.Option(help="The number of records, declared public.")] = None,
+    num_records: Annotated[int | None, typer.Option(help="The number of records or users, declared public.")] = None,
     unit: Unit = None,
     label_proportions: Annotated[str | None, typer.Option(help="Shares of the labels: a: 0.4, b: 0.6")] = None,
     param: Param = None,

@@ -17,6 +17,7 @@ from hf_dpsynth.models.base import Embedder, TextGenerator
 from hf_dpsynth.plans import Cost, Facts, Plan
 from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.privacy.selection import count_event, noisy_label_counts
+from hf_dpsynth.privacy.units import label_counts
 from hf_dpsynth.run import Run
 
 Row = dict[str, Any]
@@ -57,6 +58,8 @@ class Synthesizer(Protocol):
         """Yield the synthetic rows."""
         ...
 
+    # A mechanism that protects users as well as records has units = ("record", "user") and max_contributions; one that
+    # reads columns of conversations has reads_messages = True and yields them as `columns.write_messages` does.
     # A mechanism that can make further rows from what it released also has
     # sampler(public, plan, store) -> Callable[[released rows, number of rows, seed], rows].
 
@@ -89,11 +92,14 @@ class Privatizer(Protocol):
 def label_shares(private: PrivateRecords, plan: Plan, run: Run, sigma: float) -> Sequence[float]:
     """Return declared proportions of the labels, or noisy ones that are bought from the budget.
 
+    At a user unit each user adds one count: the label of one of its usable records, drawn in secret. So what a user
+    moves, and the event, are those of one record; the shares are those of users.
+
     Args:
         private (`PrivateRecords`): the records. Sensitive.
         plan (`Plan`): holds what is declared.
         run (`Run`): whose ledger the histogram is released through, as "label-counts".
-        sigma (`float`): the noise of a bought histogram, in records.
+        sigma (`float`): the noise of a bought histogram, in privacy units.
     Returns:
         `Sequence[float]`: one weight a label; all alike where a bought histogram was lost.
     """
@@ -102,7 +108,7 @@ def label_shares(private: PrivateRecords, plan: Plan, run: Run, sigma: float) ->
     counts = run.ledger.release(
         "label-counts",
         count_event(sigma, plan.adjacency),
-        lambda: noisy_label_counts([len(private.of_label(label)) for label in plan.labels], sigma).tolist(),
+        lambda: noisy_label_counts(label_counts(private, plan.labels, run.keys), sigma).tolist(),
     )
     return [1.0] * len(plan.labels) if counts is None else counts
 

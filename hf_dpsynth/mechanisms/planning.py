@@ -21,8 +21,6 @@ from hf_dpsynth.mechanisms.base import Privatizer, Synthesizer
 from hf_dpsynth.plans import Facts, Plan, default_delta
 from hf_dpsynth.privacy.accounting import calibrate, interval, target_mu
 
-PUBLIC_N = "the number of records is public, not protected"
-
 logger = get_logger(__name__)
 
 
@@ -46,12 +44,13 @@ def plan(
         epsilon (`float`): the epsilon to plan for; `float("inf")` for no privacy.
         delta (`float`, *optional*): its delta; min(1e-5, 1/(n ln n)) rounded down to a power of ten when missing;
             `"1/n"` is the choice of many papers.
-        num_records (`int`, *optional*): the number of records, declared public.
+        num_records (`int`, *optional*): the number of records, declared public; of users at a user unit.
         num_rows (`int`, *optional*): rows to make.
         labels (`Sequence` or `dict`, *optional*): the label domain, declared public.
         label_proportions (`dict`, *optional*): shares of the labels, declared public; bought from the budget when
             missing.
-        unit (`str`, *optional*): the privacy unit, `"record"`.
+        unit (`str`, *optional*): the privacy unit, `"record"`; `"user"`, or the name of the column whose values are
+            the users, where the mechanism offers it.
         adjacency (`str`, *optional*): `"add-remove"`, `"zero-out"` or `"replace-one"`; what the plan implies when
             missing.
         params (`dict`, *optional*): fields of the mechanism, only with a name.
@@ -193,6 +192,31 @@ def _adjacency(asked: str | None, uses_num_records: str) -> str:
     return asked
 
 
+def privacy_unit(mechanism: Any, unit: str | None) -> tuple[str, str | None]:
+    """Return the privacy unit that is asked for, `"record"` or `"user"`, and the column of the users if it is named.
+
+    Raises:
+        ConfigError: the mechanism does not offer it.
+    """
+    if unit in (None, "record"):
+        return "record", None
+    if not isinstance(unit, str) or "user" not in getattr(mechanism, "units", ()):
+        raise ConfigError(
+            f"unit={unit!r} is not offered by {mechanism.name}; it protects each record (unit='record')."
+        )
+    return "user", None if unit == "user" else unit
+
+
+def unit_assumptions(mechanism: Any, adjacency: str, unit: str, column: str | None) -> tuple[str, ...]:
+    """Return the sentences that a relation and a privacy unit imply for a guarantee."""
+    found = () if adjacency == "add-remove" else (f"the number of {unit}s is public, not protected",)
+    if unit == "record":
+        return found
+    values = "one declared column" if column is None else f"the column {column!r}"
+    most = f"at most {mechanism.max_contributions} records of a user are read in a step, drawn in secret"
+    return (*found, f"a user is a value of {values}", most)
+
+
 def plan_synthesis(
     mechanism: Synthesizer,
     *,
@@ -204,6 +228,7 @@ def plan_synthesis(
     proportions: Sequence[float] | None = None,
     adjacency: str | None = None,
     unit: str | None = None,
+    unit_column: str | None = None,
     account: str = "pld",
     assumptions: tuple[str, ...] = (),
     **public: Any,
@@ -214,13 +239,14 @@ def plan_synthesis(
         mechanism (`Synthesizer`): the hyper-parameters.
         epsilon (`float`): the epsilon to plan for.
         delta (`float`, *optional*): its delta; a function of `num_records` when missing.
-        num_records (`int`, *optional*): the declared number of records, which a plan publishes; an explicit
+        num_records (`int`, *optional*): the declared number of privacy units, which a plan publishes; an explicit
             `"add-remove"` leaves it unused.
-        num_rows (`int`, *optional*): rows to make; `num_records` when missing and declared.
+        num_rows (`int`, *optional*): rows to make; at a record unit `num_records` when missing and declared.
         labels (`Sequence[tuple]`): the declared label domain.
         proportions (`Sequence[float]`, *optional*): declared shares of the labels; bought when missing.
         adjacency (`str`, *optional*): the relation; what the plan implies when missing.
-        unit (`str`, *optional*): `"record"`.
+        unit (`str`, *optional*): `"record"`, `"user"`, or the column whose values are the users.
+        unit_column (`str`, *optional*): that column; the same as `unit` when missing.
         account (`str`, defaults to `"pld"`): `"rdp"` under a budget across runs.
         assumptions (`tuple[str, ...]`): sentences that the guarantee must name.
         **public (`Any`): further public fields of `Plan`.
@@ -230,17 +256,16 @@ def plan_synthesis(
         ConfigError: a value is out of range or contradicts another.
     """
     epsilon = check_epsilon(epsilon)
-    if unit not in (None, "record"):
-        raise ConfigError(
-            f"unit={unit!r} is not offered by {mechanism.name}; it protects each record (unit='record')."
-        )
+    level, named = privacy_unit(mechanism, unit)
+    unit_column = unit_column or named
     num_records, num_rows = _whole("num_records", num_records), _whole("num_rows", num_rows)
     uses = "delta" if delta in (None, "1/n") and not math.isinf(epsilon) else ""
     if getattr(mechanism, "uses_num_records", False):
         _check_sampled(mechanism, num_records, adjacency)
     if num_records is not None and adjacency != "add-remove":
         # a number that is declared is published with the plan, so it is not protected
-        uses, num_rows = uses or "num_records", num_rows or num_records
+        uses = uses or "num_records"
+        num_rows = num_rows or (num_records if level == "record" else None)
     relation = _adjacency(adjacency, uses)
     delta = _delta(delta, epsilon, num_records)
     facts = Facts(
@@ -249,6 +274,7 @@ def plan_synthesis(
         labels=tuple(labels),
         proportions=None if proportions is None else tuple(proportions),
         adjacency=relation,
+        unit=level,
         mu=target_mu(epsilon, delta),
     )
     multiplier = _multiplier(mechanism, facts, epsilon, delta, account)
@@ -260,8 +286,9 @@ def plan_synthesis(
         guarantee=ApproxDP(
             epsilon=epsilon,
             delta=delta or 0.0,
+            unit=level,
             neighbours=relation,
-            assumptions=(() if relation == "add-remove" else (PUBLIC_N,)) + assumptions,
+            assumptions=unit_assumptions(mechanism, relation, level, unit_column) + assumptions,
         ),
         delta=delta,
         adjacency=relation,
@@ -269,6 +296,7 @@ def plan_synthesis(
         proportions=facts.proportions,
         num_records=facts.num_records,
         num_rows=num_rows,
+        unit_column=unit_column,
         cost=None if num_rows is None else mechanism.cost(facts),
         account=account,
         discretisation=interval(epsilon) if math.isfinite(epsilon) else 0.0,
@@ -280,7 +308,7 @@ def plan_synthesis(
 def _check_sampled(mechanism: Synthesizer, num_records: int | None, adjacency: str | None) -> None:
     """Refuse to sample records with a probability that nobody declared."""
     if num_records is None:
-        raise ConfigError(f"{mechanism.name} samples batch_size of num_records records. Declare num_records=.")
+        raise ConfigError(f"{mechanism.name} samples batch_size of num_records units. Declare num_records=.")
     if adjacency == "add-remove":
         raise ConfigError(
             f"adjacency='add-remove' protects the number of records, but {mechanism.name} samples a public share of "

@@ -8,7 +8,7 @@ the cumulative distribution (one uniform a token), which is exact in law and che
 import inspect
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hf_dpsynth.devices import Devices, best_dtype
@@ -151,7 +151,9 @@ class CausalLM:
         return found
 
     @classmethod
-    def of(cls, model: Any, tokenizer: Any, *, batch_size: int = 64, top_k: int = 0) -> "CausalLM":
+    def of(
+        cls, model: Any, tokenizer: Any, *, batch_size: int = 64, top_k: int = 0, ends: frozenset[int] | None = None
+    ) -> "CausalLM":
         """Return a generator around a model in memory, which is used as it is.
 
         Args:
@@ -159,9 +161,11 @@ class CausalLM:
             tokenizer (`transformers.PreTrainedTokenizerBase`): its tokenizer.
             batch_size (`int`): prompts that are generated together.
             top_k (`int`): sample among so many likeliest tokens; 0 samples them all.
+            ends (`frozenset[int]`, *optional*): the tokens that end a text; the model's own when missing.
         """
         made = cls(getattr(model.config, "name_or_path", "") or "model", batch_size=batch_size, top_k=top_k)
-        made._loaded = _Loaded.of(model, tokenizer)
+        loaded = _Loaded.of(model, tokenizer)
+        made._loaded = loaded if ends is None else replace(loaded, ends=ends)
         return made
 
     def load(self) -> tuple[Any, Any]:

@@ -49,7 +49,8 @@ class PrivacyBudget:
         path (`str` or `Path`): the file; made when missing, with these limits fixed for ever.
         epsilon (`float`): the total that all runs may spend.
         delta (`float`): the delta of the total; 0 for metric budgets (`unit="word"`).
-        unit (`str`, defaults to `"record"`): the privacy unit; `"word"` makes a budget of metric scales.
+        unit (`str`, defaults to `"record"`): the privacy unit; `"user"` adds runs over users, whatever their columns
+            are called; `"word"` makes a budget of metric scales.
         adjacency (`str`, defaults to `"zero-out"`): the neighbouring relation.
     Raises:
         ConfigError: a limit out of range, or the file holds other limits.
@@ -154,6 +155,9 @@ class PrivacyBudget:
 
     def check(self, *, unit: str, adjacency: str, delta: float | None) -> None:
         """Refuse a run whose guarantee is of another kind.
+
+        A charge per user is no charge per record either: it bounds what leaving a whole user out can change, and a
+        change of one of its records can turn what the user contributes around, which is twice as much.
 
         Raises:
             ConfigError: another unit or delta, or an adjacency that this budget's does not follow from.

@@ -4,7 +4,7 @@ A guard-rail, not a wall: code that wants to leak can read `.texts()`. What it s
 traceback, a pickle in a cache, a worker that receives more than its slice.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn, SupportsIndex
 
 from hf_dpsynth.errors import PrivacyError
@@ -28,25 +28,29 @@ class PrivateRecords:
     Args:
         texts (`Sequence[str | None]`): one text a record. Sensitive.
         labels (`Sequence[tuple]`, *optional*): the values of the conditioning columns, one tuple a record. Sensitive.
+        units (`Sequence[Hashable | None]`, *optional*): whose record each is, where that is the privacy unit; each
+            record is a unit of its own when missing. Sensitive.
         max_characters (`int`, defaults to `20_000`): a public length at which longer texts are cut.
 
-    Null and blank texts stay in the commitment and cast no vote.
+    Null and blank texts, and records of no unit (null), stay in the commitment and cast no vote.
     """
 
-    __slots__ = ("_labels", "_texts", "max_characters")
+    __slots__ = ("_labels", "_texts", "_units", "max_characters")
 
     def __init__(
         self,
         texts: Sequence[str | None],
         labels: Sequence[tuple[Any, ...]] | None = None,
         *,
+        units: Sequence[Hashable | None] | None = None,
         max_characters: int = 20_000,
     ) -> None:
         self._texts = list(texts)
         self._labels = [()] * len(self._texts) if labels is None else list(labels)
+        self._units = None if units is None else list(units)
         self.max_characters = max_characters
-        if len(self._labels) != len(self._texts):
-            raise PrivacyError("texts and labels have different lengths; each record needs one of each")
+        if any(len(other) != len(self._texts) for other in (self._labels, self._units) if other is not None):
+            raise PrivacyError("texts, labels and units have different lengths; each record needs one of each")
 
     def texts(self) -> PrivateTexts:
         """Return every text, uncut. Sensitive."""
@@ -60,11 +64,31 @@ class PrivateRecords:
             if own == label and text and not text.isspace()
         )
 
+    def by_unit(self, labels: Sequence[tuple[Any, ...]]) -> PrivateTexts:
+        """Return the records of each unit that has any with a declared label and a text that is not blank. Sensitive.
+
+        Args:
+            labels (`Sequence[tuple]`): the declared labels.
+        Returns:
+            `PrivateTexts`: for each unit its records, as pairs of the number of the label and the text, cut at the
+                public length.
+        """
+        numbers = {label: number for number, label in enumerate(labels)}
+        owners: Iterable[Hashable | None] = range(len(self._texts)) if self._units is None else self._units
+        found: dict[Hashable, PrivateTexts] = {}
+        for owner, text, label in zip(owners, self._texts, self._labels, strict=True):
+            if owner is not None and label in numbers and text and not text.isspace():
+                record = (numbers[label], text[: self.max_characters])
+                found.setdefault(owner, PrivateTexts()).append(record)
+        return PrivateTexts(found.values())
+
     def chunks(self) -> Iterator[bytes]:
         """Yield every record as bytes, for a keyed commitment. Sensitive."""
         for text, label in zip(self._texts, self._labels, strict=True):
             yield b"\x00" if text is None else b"\x01" + text.encode("utf-8", "surrogatepass")
             yield repr(label).encode()
+        for unit in self._units or ():
+            yield repr(unit).encode()
 
     def __repr__(self) -> str:
         return "PrivateRecords(<redacted>)"

@@ -3,7 +3,8 @@
 One step samples every record alone with a public probability (Poisson), clips each record's gradient, adds them in
 float32, adds Gaussian noise once and divides by the public expected batch size. An empty batch is a step like any
 other: it releases noise. Fixed-size batches are not offered; shuffled ones have an event of their own, which claims no
-amplification. Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Kurakin et al. 2023, arXiv:2306.01684.
+amplification. A user is drawn and clipped as a record is: `units` makes one gradient of all of its records.
+Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Kurakin et al. 2023, arXiv:2306.01684.
 """
 
 import math
@@ -48,8 +49,8 @@ class PoissonSampling:
                 raise ConfigError(f"{name} is {value!r}; it must be a whole number >= 1")
         if self.batch_size > self.num_records:
             raise ConfigError(
-                f"batch_size is {self.batch_size} and the data has {self.num_records} records; a batch has at most "
-                "as many. Lower batch_size."
+                f"batch_size is {self.batch_size} and the data has {self.num_records} privacy units; a batch has at "
+                "most as many. Lower batch_size."
             )
 
     @property

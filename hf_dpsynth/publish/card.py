@@ -24,7 +24,7 @@ _YAML_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan
 _FENCE = "---"
 _SPLIT = re.compile(r"data/(.+)-\d{5}-of-\d{5}\.parquet")
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-ADJACENCY = {
+_ADJACENCY = {
     "add_remove": "neighbouring data sets differ by one record that is there or not",
     "zero_out": "neighbouring data sets have the same public number of records, and one record counts for nothing",
     "replace_one": "neighbouring data sets differ in the value of one unit",
@@ -76,7 +76,7 @@ def render(facts: dict[str, Any]) -> str:
         delta=number(facts["parameters"]["delta"]),
         metric=metric,
         scale=None if metric is None else number(metric["scale"]),
-        adjacency=ADJACENCY[facts["adjacency"]],
+        adjacency=adjacency(facts),
         number=number,
         synthetic=is_synthetic(facts),
         drawn=facts["mechanisms"][0]["backend"] != "none",
@@ -203,6 +203,12 @@ def sentence(facts: dict[str, Any]) -> str:
         f"This data set is differentially private with DP epsilon = {number(parameters['epsilon'])} and "
         f"delta = {number(parameters['delta'])} (approximate DP) {under}{so_far}."
     )
+
+
+def adjacency(facts: dict[str, Any]) -> str:
+    """Return in words which data sets are neighbours."""
+    words = _ADJACENCY[facts["adjacency"]]
+    return words.replace("record", "user") if facts["privacy_unit"]["level"] == "user" else words
 
 
 def cumulative(facts: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from hf_dpsynth import registry
 from hf_dpsynth.guarantees import ApproxDP, MetricDP
-from hf_dpsynth.mechanisms.planning import PUBLIC_N, plan_privatization
+from hf_dpsynth.mechanisms.planning import plan_privatization, privacy_unit, unit_assumptions
 from hf_dpsynth.plans import Facts, Plan
 from hf_dpsynth.privacy.accounting import leaves, target_mu
 from hf_dpsynth.publish.accounts import READING, short
@@ -60,7 +60,8 @@ def _synthesized(mechanism: Any, plan: Plan) -> list[str]:
     held = plan.guarantee
     if not isinstance(held, ApproxDP):
         return [f"definition: {mechanism.name} has approximate_dp"]
-    found = [] if plan.adjacency == "add-remove" else _missing((PUBLIC_N,), held.assumptions)
+    unit, _ = privacy_unit(mechanism, held.unit)
+    found = _missing(unit_assumptions(mechanism, plan.adjacency, unit, plan.unit_column), held.assumptions)
     mu = target_mu(held.epsilon, held.delta)
     forms = [Facts(labels=labels, adjacency=plan.adjacency, num_records=plan.num_records, mu=mu) for labels in _LABELS]
     actual = leaves(plan.event)

@@ -44,6 +44,8 @@ _ALWAYS = (
 _RECORD = (
     "persons behind several records, near-duplicates of one text, records of several owners: the unit is one record",
 )
+_USER = "persons behind several users, near-duplicates of one text, records of several owners: the unit is one user"
+_SOME = "a change of only some records of a user: its loss is that of leaving the user out and adding the user again"
 _WORD = (
     "persons and whole texts: the losses of all words of a text add up",
     "the number of words of each text, and whatever the assumptions call public",
@@ -150,14 +152,19 @@ def _parameters(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
 
 
 def _unit(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
-    metric = isinstance(guarantee, MetricDP)
+    metric, user = isinstance(guarantee, MetricDP), guarantee.unit == "user"
+    most = plan.params.get("max_contributions") if user else 1
     bounding = "each word gets noise of its own" if metric else "each record adds at most one unit"
     if _backend(plan.event) == "randomgen" and not metric:
-        bounding = "each record's gradient is clipped to a norm, in every batch that it enters"
+        cut = f", cut at {plan.params['max_tokens']} tokens," if "max_tokens" in plan.params else ""
+        bounding = f"each record{cut} has its gradient clipped to a norm, in every batch that it enters"
+        if user:
+            mean = f"the mean of the gradients of at most {most} records of each user, drawn in secret"
+            bounding = f"{mean} and each{cut or ','} is clipped to a norm, in every batch that the user enters"
     return {
-        "level": "token" if metric else "record",
-        "column": None,
-        "max_contributions": 1,
+        "level": "token" if metric else guarantee.unit,
+        "column": plan.unit_column,
+        "max_contributions": most,
         "contribution_bounding": bounding,
         "description": f"one {guarantee.unit}",
     }
@@ -165,13 +172,15 @@ def _unit(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
 
 def _scope(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
     void = _NOTHING_HOLDS if _voided(plan, guarantee) else ()
-    unprotected = ["the number of records"] if plan.num_records is not None else []
+    private, user = isinstance(guarantee, MetricDP), guarantee.unit == "user"
+    units = (_USER, *(() if plan.adjacency == "replace-one" else (_SOME,))) if user else _RECORD
+    unprotected = [f"the number of {guarantee.unit}s"] if plan.num_records is not None else []
     unprotected += [_DOMAIN + name for name in plan.label_columns]
     unprotected += [_CLEAR + name for name in plan.kept_columns]
-    private = isinstance(guarantee, MetricDP)
+    reads = [access(leaf, count, guarantee.unit) for leaf, count in leaves(plan.event).items()]
     return {
-        "data_accesses_covered": [] if void else [access(leaf, count) for leaf, count in leaves(plan.event).items()],
-        "not_covered": [*void, *(_WORD if private else _RECORD), *_ALWAYS],
+        "data_accesses_covered": [] if void else reads,
+        "not_covered": [*void, *(_WORD if private else units), *_ALWAYS],
         "released_artifacts": [_PRIVATIZED if private else _SYNTHETIC, "noisy values in the ledger, and the plan"],
         "unprotected_quantities": unprotected,
         "hyperparameter_tuning": "none",
@@ -179,20 +188,20 @@ def _scope(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
     }
 
 
-def access(leaf: DpEvent, count: int) -> str:
-    """Return in words what a release reads, and how often."""
+def access(leaf: DpEvent, count: int, unit: str) -> str:
+    """Return in words what a release reads of the privacy units, and how often."""
     if isinstance(leaf, DiscreteGaussianDpEvent):
         moves = "one count" if len(leaf.shifts) == 1 else f"{len(leaf.shifts)} counts"
-        return f"{count} x a vector of counts, of which a record moves {moves}, with noise of sigma {leaf.sigma:.6g}"
+        return f"{count} x a vector of counts, of which a {unit} moves {moves}, with noise of sigma {leaf.sigma:.6g}"
     if isinstance(leaf, MultivariateLaplaceDpEvent):
         return f"{count} x each word of each text, with noise of scale {leaf.epsilon:.6g} on its embedding"
     if isinstance(leaf, PoissonSampledDpEvent) and isinstance(leaf.event, GaussianDpEvent):
-        batch = f"a batch that each record enters alone with probability {leaf.sampling_probability:.6g}"
+        batch = f"a batch that each {unit} enters alone with probability {leaf.sampling_probability:.6g}"
         noise = f"noise multiplier {leaf.event.noise_multiplier:.6g}"
         return f"{count} x the sum of the clipped gradients of {batch}, {noise}"
     if isinstance(leaf, GaussianDpEvent):
         noise = f"noise multiplier {leaf.noise_multiplier:.6g}"
-        return f"{count} x a pass over all records in batches of clipped gradients, {noise}"
+        return f"{count} x a pass over all {unit}s in batches of clipped gradients, {noise}"
     return f"{count} x {type(leaf).__name__}"
 
 
@@ -204,13 +213,13 @@ def _backend(event: DpEvent) -> str:
     return "opendp" if DiscreteGaussianDpEvent in kinds else "none"
 
 
-def _sampling(event: DpEvent) -> str:
-    """Return how records are drawn, which is what the accountant assumes: sampler and event are one object."""
+def _sampling(event: DpEvent, unit: str) -> str:
+    """Return how privacy units are drawn, which is what the accountant assumes: sampler and event are one object."""
     kinds = {type(leaf) for leaf in leaves(event)}
     if PoissonSampledDpEvent in kinds:
-        return "Poisson: each record enters each batch alone with a public probability"
+        return f"Poisson: each {unit} enters each batch alone with a public probability"
     if GaussianDpEvent in kinds:
-        return "shuffled batches: each record is in one batch of each pass, no amplification is claimed"
+        return f"shuffled batches: each {unit} is in one batch of each pass, no amplification is claimed"
     return "none: every record is read"
 
 
@@ -233,6 +242,7 @@ def _accounting(release: Release) -> dict[str, Any]:
     plan = release.plan
     ours = plan.account == "closed_form"
     library = "hf_dpsynth" if ours else "dp_accounting"
+    drawn = _sampling(plan.event, release.guarantee.unit if isinstance(release.guarantee, ApproxDP) else "record")
     assumptions = [_assumption(sentence) for sentence in _sentences(release)]
     if plan.insecure_noise:
         assumptions.append({"name": OS_RANDOMNESS, "holds": False, "note": "a seed was passed"})
@@ -246,7 +256,7 @@ def _accounting(release: Release) -> dict[str, Any]:
         "extra_deltas": [],
         "discretisation": {"interval": plan.discretisation or None, "rounding": ROUNDING},
         "assumptions": assumptions,
-        "sampling": {"assumed": _sampling(plan.event), "actual": _sampling(plan.event)},
+        "sampling": {"assumed": drawn, "actual": drawn},
     }
 
 
@@ -292,7 +302,7 @@ def without_words(facts: dict[str, Any]) -> dict[str, Any]:
     names = ("guarantee_id", "created", "claim_status", "definition", "model", "parameters", "adjacency", "source")
     return {
         **{name: facts[name] for name in (*names, "cumulative", "output", "limitations")},
-        "privacy_unit": facts["privacy_unit"]["level"],
+        "privacy_unit": {name: facts["privacy_unit"][name] for name in ("level", "column", "max_contributions")},
         "accounting": {
             **{name: facts["accounting"][name] for name in accounting},
             "interval": facts["accounting"]["discretisation"]["interval"],
@@ -344,6 +354,7 @@ def _release(data: dict[str, Any]) -> Release:
         discretisation=accounting["discretisation"]["interval"] or 0.0,
         label_columns=tuple(text.removeprefix(_DOMAIN) for text in unprotected if text.startswith(_DOMAIN)),
         kept_columns=tuple(text.removeprefix(_CLEAR) for text in unprotected if text.startswith(_CLEAR)),
+        unit_column=data["privacy_unit"]["column"],
         insecure_noise=insecure,
     )
     return Release(

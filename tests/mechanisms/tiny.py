@@ -42,3 +42,35 @@ def save(folder, kind="llama", **tokens):
     model.save_pretrained(folder)
     words.save_pretrained(folder)
     return str(folder)
+
+
+def letters(*, end="</s>", specials=(), chat_template=None):
+    """A tokenizer of bytes, which loses nothing, with special tokens."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    inner = Tokenizer(models.BPE({letter: number for number, letter in enumerate(alphabet)}, []))
+    inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    words = PreTrainedTokenizerFast(
+        tokenizer_object=inner, bos_token="<s>", eos_token=end, additional_special_tokens=list(specials)
+    )
+    words.chat_template = chat_template
+    return words
+
+
+def save_letters(folder, words=None):
+    """Write a random model over bytes and its tokenizer to a folder and return its path."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    words = words or letters()
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(words), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=256, tie_word_embeddings=True,
+        bos_token_id=words.bos_token_id, eos_token_id=words.eos_token_id,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return str(folder)

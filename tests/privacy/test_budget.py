@@ -84,12 +84,19 @@ def test_a_run_of_another_kind_is_refused():
     purse.check(unit="record", adjacency="add-remove", delta=1e-6)
     purse.check(unit="record", adjacency="zero-out", delta=1e-6)
     for other in (
-        {"unit": "user_id", "adjacency": "zero-out", "delta": 1e-6},
+        {"unit": "user", "adjacency": "zero-out", "delta": 1e-6},
         {"unit": "record", "adjacency": "replace-one", "delta": 1e-6},
         {"unit": "record", "adjacency": "zero-out", "delta": 1e-5},
     ):
         with pytest.raises(ConfigError):
             purse.check(**other)
+
+
+def test_a_run_per_record_does_not_enter_a_budget_per_user():
+    purse = budget(unit="user")
+    purse.check(unit="user", adjacency="zero-out", delta=1e-6)
+    with pytest.raises(ConfigError, match="unit is 'record'"):
+        purse.check(unit="record", adjacency="zero-out", delta=1e-6)
 
 
 def test_a_zero_out_run_does_not_enter_an_add_remove_budget():

@@ -88,6 +88,8 @@ class Encoder:
         ConfigError: a prefix leaves no room for text, two labels have the same prefix, or there is no end token.
     """
 
+    ends: frozenset[int] | None = None  # tokens at which sampling stops; the model's own when None
+
     def __init__(
         self, tokenizer: Any, template: str, columns: Sequence[str], labels: Sequence[Label], max_tokens: int
     ) -> None:
@@ -118,8 +120,18 @@ class Encoder:
             text (`str`): its text. Sensitive.
         """
         prefix = self.prefixes[label]
-        room = self._max_tokens - len(prefix)
+        return Example([*prefix, *self.target(text)[: self._max_tokens - len(prefix)]], len(prefix))
+
+    def target(self, text: str) -> list[int]:
+        """Return the tokens of a record's text and of its end. Sensitive."""
         # not verbose: a tokenizer's warning of a text beyond the context gives its number of tokens
-        target: list[int] = self._tokenizer(" " + text.strip(), add_special_tokens=False, verbose=False)["input_ids"]
-        tokens = [*target, self.end][:room]
-        return Example([*prefix, *tokens], len(prefix))
+        tokens: list[int] = self._tokenizer(" " + text.strip(), add_special_tokens=False, verbose=False)["input_ids"]
+        return [*tokens, self.end]
+
+    def decoded(self, tokens: Sequence[int]) -> str:
+        """Return the text of sampled tokens. As public as they are."""
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=True)).strip()
+
+    def sample(self, text: str) -> str:
+        """Return a public text as a record."""
+        return text

@@ -28,14 +28,16 @@ class TunedModel:
     block = 256
 
     def __init__(self, trainable: Trainable, encoder: Encoder, mechanism: "FineTuning") -> None:
-        self._mechanism, self._tokenizer = mechanism, trainable.tokenizer
+        self._mechanism, self._encoder = mechanism, encoder
         self._model, first, count = trainable.for_generation()
         virtual = list(range(first, first + count))
         self._prompts = [virtual + prefix for prefix in encoder.prefixes]
         # likelihoods are computed before the layers are packed for generation
         self._losses = PrefixLoss(self._model)
         self._end = encoder.end
-        self._writer = CausalLM.of(self._model, self._tokenizer, batch_size=_BATCH, top_k=mechanism.top_k)
+        self._writer = CausalLM.of(
+            self._model, trainable.tokenizer, batch_size=_BATCH, top_k=mechanism.top_k, ends=encoder.ends
+        )
 
     def sample(self, labels: Sequence[int], seed: int, start: int, *, stream: str = "sample") -> list[str]:
         """Return a text for each label.
@@ -56,7 +58,7 @@ class TunedModel:
         )
         if decodes > 1:
             found = self._likeliest(prompts, found, decodes)
-        return [self._tokenizer.decode(tokens, skip_special_tokens=True).strip() for tokens in found]
+        return [self._encoder.decoded(tokens) for tokens in found]
 
     def _likeliest(self, prompts: list[list[int]], found: list[list[int]], decodes: int) -> list[list[int]]:
         """Keep, of each group of texts for one row, the one with the highest likelihood, its end included."""

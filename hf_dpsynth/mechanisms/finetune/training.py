@@ -19,6 +19,7 @@ from hf_dpsynth.errors import ConfigError, PrivacyError, ResumeMismatch
 from hf_dpsynth.extras import need
 from hf_dpsynth.logging import get_logger, progress_bar
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, label_shares, largest_remainder
+from hf_dpsynth.mechanisms.finetune.chat import ChatEncoder
 from hf_dpsynth.mechanisms.finetune.examples import Encoder, Example
 from hf_dpsynth.mechanisms.finetune.generation import TunedModel
 from hf_dpsynth.mechanisms.finetune.model_card import model_card
@@ -29,6 +30,7 @@ from hf_dpsynth.privacy.accounting import rdp_epsilon, target_mu
 from hf_dpsynth.privacy.keys import public_generator
 from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.privacy.sgd import noisy_mean
+from hf_dpsynth.privacy.units import capped, unit_means
 from hf_dpsynth.run import Run
 from hf_dpsynth.store import Store, file_digest, write_whole
 
@@ -130,9 +132,8 @@ def trainable_of(mechanism: "FineTuning", public: PublicInputs, plan: Plan) -> T
 
 def encoder_of(mechanism: "FineTuning", trainable: Trainable, plan: Plan) -> Encoder:
     """Return the rules by which records become examples."""
-    return Encoder(
-        trainable.tokenizer, mechanism.prompt_template, plan.label_columns, plan.labels, mechanism.max_tokens
-    )
+    kind = ChatEncoder if plan.messages else Encoder
+    return kind(trainable.tokenizer, mechanism.prompt_template, plan.label_columns, plan.labels, mechanism.max_tokens)
 
 
 def label_noise(mechanism: "FineTuning", plan: Plan) -> float:
@@ -167,9 +168,7 @@ class Training:
         self._trainable, self._encoder = trainable, encoder
         self._batches = mechanism.batches(plan.num_records or 0)
         self._sigma = plan.noise_multiplier or 0.0
-        self._records = [
-            (number, text) for number, label in enumerate(plan.labels) for text in private.of_label(label)
-        ]
+        self._units = capped(private.by_unit(plan.labels), mechanism.max_contributions, run.keys)
         self._parameters = trainable.parameters
         self._optimizer = self._torch.optim.Adam(self._parameters, lr=mechanism.learning_rate)
 
@@ -212,7 +211,8 @@ class Training:
     def _checked_engine(self) -> per_example.Engine:
         """Return the engine, after its gradients of public examples were compared with plain autograd."""
         labels = len(self._encoder.prefixes)
-        public = [self._encoder.example(number % labels, text) for number, text in enumerate(_CHECK_TEXTS)]
+        texts = [self._encoder.sample(text) for text in _CHECK_TEXTS]
+        public = [self._encoder.example(number % labels, text) for number, text in enumerate(texts)]
         engine = per_example.checked_engine(
             self._mechanism.engine,
             self._trainable.module,
@@ -226,12 +226,10 @@ class Training:
 
     def _step(self, engine: per_example.Engine, step: int) -> None:
         """Take one step: draw, clip, add, noise, divide by the public expected batch size, update."""
-        rows = self._batches.batch(self._run.keys, step, len(self._records))
-        examples: list[Example] = sorted(
-            (self._encoder.example(*self._records[row]) for row in rows), key=lambda example: len(example.tokens)
-        )
+        chosen = self._batches.batch(self._run.keys, step, len(self._units))
+        units = sorted((self._examples(self._units[place]) for place in chosen), key=lambda unit: len(unit[-1].tokens))
         noisy = noisy_mean(
-            engine.gradients(examples),
+            unit_means(engine.gradients([example for unit in units for example in unit]), list(map(len, units))),
             self._parameters,
             clip_norm=self._mechanism.clip_norm,
             noise_multiplier=self._sigma,
@@ -242,6 +240,10 @@ class Training:
             parameter.grad = gradient.to(parameter.dtype)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
+
+    def _examples(self, records: Sequence[tuple[int, str]]) -> list[Example]:
+        """Return the examples of a unit's records, the longest last."""
+        return sorted((self._encoder.example(*record) for record in records), key=lambda one: len(one.tokens))
 
     def _spent(self, stop: int) -> str:
         """Return a bound on the epsilon of the steps so far, which is public. By Renyi DP, which is quick."""

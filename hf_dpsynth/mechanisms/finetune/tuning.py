@@ -28,7 +28,7 @@ LABEL_SHARE = 0.05
 _DEFAULT_EPOCHS = 10.0
 _WHOLE = {
     "batch_size": 1, "micro_batch_size": 1, "max_tokens": 4, "max_new_tokens": 1, "top_k": 0, "num_decodes": 1,
-    "checkpoint_every": 1, "rank": 1, "prompt_length": 1,
+    "checkpoint_every": 1, "rank": 1, "prompt_length": 1, "max_contributions": 1,
 }  # fmt: skip
 _POSITIVE = ("learning_rate", "clip_norm", "temperature")
 
@@ -39,11 +39,15 @@ class FineTuning:
 
     Args:
         steps (`int`, *optional*): steps of DP-SGD; instead of `epochs`.
-        epochs (`float`, *optional*): expected passes over the declared number of records; 10 when both are missing.
-        batch_size (`int`, defaults to `256`): expected records in a batch, which the noisy sum is divided by.
+        epochs (`float`, *optional*): expected passes over the declared number of privacy units; 10 when both are
+            missing.
+        batch_size (`int`, defaults to `256`): expected privacy units in a batch, which the noisy sum is divided by.
         micro_batch_size (`int`, defaults to `8`): records that are computed together; does not change the result.
         learning_rate (`float`, defaults to `1e-3`): of Adam; fixed.
-        clip_norm (`float`, defaults to `1.0`): largest norm of a record's gradient.
+        clip_norm (`float`, defaults to `1.0`): largest norm of a privacy unit's gradient; a user's is the mean of the
+            gradients of its records.
+        max_contributions (`int`, defaults to `8`): at a user unit, the most records of a user that are read in a step,
+            drawn in secret once a process start. Public.
         max_tokens (`int`, defaults to `128`): prefix, text and end together; longer text is cut.
         max_new_tokens (`int`, defaults to `64`): the longest synthetic text.
         temperature (`float`, defaults to `1.0`): of sampling.
@@ -62,6 +66,8 @@ class FineTuning:
     kind: ClassVar[str] = "synthesize"
     method: ClassVar[str]
     uses_num_records: ClassVar[bool] = True
+    units: ClassVar[tuple[str, ...]] = ("record", "user")
+    reads_messages: ClassVar[bool] = True
     models_used: ClassVar[tuple[str, ...]] = ("generator",)
 
     steps: int | None = None
@@ -70,6 +76,7 @@ class FineTuning:
     micro_batch_size: int = 8
     learning_rate: float = 1e-3
     clip_norm: float = 1.0
+    max_contributions: int = 8
     max_tokens: int = 128
     max_new_tokens: int = 64
     temperature: float = 1.0
@@ -125,7 +132,7 @@ class FineTuning:
     def event(self, noise_multiplier: float, facts: Facts) -> DpEvent:
         """Return all steps and, where proportions are bought, one histogram of labels with 5 % of mu squared."""
         if facts.num_records is None:
-            raise ConfigError(f"{self.name} samples batch_size of num_records records. Declare num_records=.")
+            raise ConfigError(f"{self.name} samples batch_size of num_records units. Declare num_records=.")
         steps = self.batches(facts.num_records).event(noise_multiplier)
         if not facts.buys_proportions:
             return steps
@@ -138,13 +145,14 @@ class FineTuning:
         return 0.0 if noise_multiplier == 0 or mu is None else 1 / (math.sqrt(LABEL_SHARE) * mu)
 
     def cost(self, facts: Facts) -> Cost:
-        """Return an upper bound on sampling, and the expected tokens of training."""
+        """Return an upper bound on sampling, and on the expected tokens of training."""
         calls = (facts.num_rows or 0) * self.num_decodes
         batches = self.batches(facts.num_records or self.batch_size)
+        records = self.max_contributions if facts.unit == "user" else 1
         return Cost(
             lm_calls=calls,
             tokens=calls * self.max_new_tokens,
-            training_tokens=batches.steps * self.batch_size * self.max_tokens,
+            training_tokens=batches.steps * self.batch_size * records * self.max_tokens,
         )
 
     def warnings(self, noise_multiplier: float, epsilon: float, delta: float | None, facts: Facts) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ def spending(release: Release) -> tuple[Spent, ...]:
                 name=_range([charge.key for charge in group]),
                 count=len(group),
                 dates=_range([charge.when for charge in group]),
-                reads=_reads(group),
+                reads=_reads(group, getattr(release.guarantee, "unit", "record")),
                 own=_cost(release, events),
                 total=None if isinstance(release.guarantee, MetricDP) else _cost(release, so_far),
                 num_lost=sum(charge.key in named for charge in group),
@@ -73,9 +73,9 @@ def _range(names: Sequence[str]) -> str:
     return names[0] if names[0] == names[-1] else f"{names[0]} to {names[-1]}"
 
 
-def _reads(group: Sequence[Charge]) -> str:
+def _reads(group: Sequence[Charge], unit: str) -> str:
     counts = leaves(ComposedDpEvent([charge.event for charge in group]))
-    return "; ".join(access(leaf, count) for leaf, count in counts.items()) or "nothing"
+    return "; ".join(access(leaf, count, unit) for leaf, count in counts.items()) or "nothing"
 
 
 def _cost(release: Release, events: Sequence[DpEvent]) -> float | None:

@@ -106,7 +106,7 @@ def _context(facts: PublicFacts, figures: Mapping[str, Figure]) -> dict[str, Any
         "title": card.title(claim),
         "sentence": card.sentence(claim),
         "cumulative": card.cumulative(claim),
-        "adjacency": card.ADJACENCY[claim["adjacency"]],
+        "adjacency": card.adjacency(claim),
         "synthetic": card.is_synthetic(claim),
         "figures": figures,
         "spent": loss(facts.spent[-1].total) if facts.spent else NONE,
