@@ -107,12 +107,31 @@ def label_shares(private: PrivateRecords, plan: Plan, run: Run, sigma: float) ->
     return [1.0] * len(plan.labels) if counts is None else counts
 
 
+def check_one(mechanism: str, name: str, value: Any) -> None:
+    """Refuse several values where a field takes one: that would be a search on private data.
+
+    Args:
+        mechanism (`str`): its name.
+        name (`str`): the field.
+        value (`Any`): what the user passed. Public.
+    Raises:
+        ConfigError: the value is a list or the like.
+    """
+    if isinstance(value, (list, tuple, set, frozenset, dict, range, np.ndarray)):
+        raise ConfigError(
+            f"{mechanism}: {name} is {value!r}; it takes one value. A search over several on private data would need "
+            "an accounting of its own and is not offered. Tune on public or synthetic data, which is free "
+            "(hf_dpsynth.downstream.rank), or run each setting under one PrivacyBudget, where every run is charged."
+        )
+
+
 def check_whole(mechanism: str, name: str, value: Any, least: int) -> None:
     """Refuse a field of a mechanism that is no whole number or too small.
 
     Raises:
         ConfigError: it is not.
     """
+    check_one(mechanism, name, value)
     if isinstance(value, bool) or not isinstance(value, int) or not value >= least:
         raise ConfigError(f"{mechanism}: {name} is {value!r}; it must be a whole number >= {least}")
 
@@ -123,6 +142,7 @@ def check_choice(mechanism: str, name: str, value: Any, known: Sequence[str]) ->
     Raises:
         ConfigError: it is not.
     """
+    check_one(mechanism, name, value)
     if value not in known:
         raise ConfigError(f"{mechanism}: {name} is {value!r}; it must be one of {', '.join(known)}")
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from dp_accounting import ComposedDpEvent, DpEvent, NonPrivateDpEvent
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_whole
+from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_one, check_whole
 from hf_dpsynth.mechanisms.finetune.examples import check_template
 from hf_dpsynth.plans import Cost, Facts, Plan
 from hf_dpsynth.privacy.records import PrivateRecords
@@ -88,6 +88,7 @@ class FineTuning:
             check_whole(self.name, name, getattr(self, name, least), least)
         for name in _POSITIVE:
             value = getattr(self, name)
+            check_one(self.name, name, value)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
                 raise ConfigError(f"{self.name}: {name} is {value!r}; it must be a positive number")
         for name, known in (
@@ -107,6 +108,7 @@ class FineTuning:
         for name, value, kinds in (("steps", self.steps, int), ("epochs", self.epochs, (int, float))):
             if value is None:
                 continue
+            check_one(self.name, name, value)
             if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < math.inf:
                 raise ConfigError(
                     f"{self.name}: {name} is {value!r}; it must be a positive number, of steps a whole one"
