@@ -14,7 +14,7 @@ from dp_accounting import DpEvent
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import Guarantee
 from hf_dpsynth.models.base import Embedder, TextGenerator
-from hf_dpsynth.plans import Cost, Facts, Plan
+from hf_dpsynth.plans import Cost, Facts, Label, Plan
 from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.privacy.selection import count_event, noisy_label_counts
 from hf_dpsynth.run import Run
@@ -29,10 +29,13 @@ class PublicInputs:
     Args:
         generator (`TextGenerator`): makes texts from prompts.
         embedder (`Embedder`): embeds private and synthetic texts.
+        dataset (`Sequence[tuple[Label, str]]`): public records, each a declared label and a text; empty without
+            `public=`.
     """
 
     generator: TextGenerator
     embedder: Embedder
+    dataset: Sequence[tuple[Label, str]] = ()
 
 
 class Synthesizer(Protocol):
@@ -57,6 +60,7 @@ class Synthesizer(Protocol):
         """Yield the synthetic rows."""
         ...
 
+    # A mechanism that takes `public=` names it in `takes`.
     # A mechanism that can make further rows from what it released also has
     # sampler(public, plan, store) -> Callable[[released rows, number of rows, seed], rows].
 
