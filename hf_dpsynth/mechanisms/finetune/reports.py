@@ -6,6 +6,7 @@ records, so their files lie in RUN.private/logs.
 """
 
 import json
+import logging
 import math
 import os
 import subprocess
@@ -177,7 +178,7 @@ class Reports:
         Returns:
             `str`: the figures in words; empty when nobody watches. Public.
         """
-        if not (shown or self._trackers or len(self._public_loss)):
+        if not (shown or self._trackers or logger.isEnabledFor(logging.INFO)):
             return ""
         figures = self.figures()
         for name in list(self._trackers):
@@ -189,7 +190,7 @@ class Reports:
             words.append("no privacy")
         if "public_loss" in figures:
             words.append(f"public loss {figures['public_loss']:.4g}")
-            logger.info("%s, step %d: %s", self._plan.mechanism, step, ", ".join(words))
+        logger.info("%s, step %d: %s", self._plan.mechanism, step, ", ".join(words))
         return ", ".join(words)
 
     def figures(self) -> dict[str, float]:
