@@ -382,3 +382,23 @@ def test_public_data_that_cannot_serve_is_refused_before_the_run_directory_is_ma
 def test_other_mechanisms_go_on_refusing_public_data():
     with pytest.raises(ConfigError, match="aug-pe takes no public="):
         reviews().synthesize("aug-pe", epsilon=1, delta=1e-3, public=["a"])
+
+
+def test_a_recipe_and_a_flag_name_public_text_that_is_loaded_as_the_data_is(model, watched):
+    from hf_dpsynth import cli
+
+    reviews(64).to_csv("private.csv")
+    public().to_csv("public.csv")
+    shared = f"{{mechanism: dp-lora, epsilon: 0.5, delta: 1e-2, text_column: text, label_column: label, num_rows: 4, \
+        label_proportions: {{pos: 0.5, neg: 0.5}}, generator: {model}, params: {json.dumps(PARAMS)}, \
+        data: private.csv, out: run, public: {{path: public.csv}}}}"
+    pathlib.Path("recipe.yaml").write_text(shared, encoding="utf-8")
+    assert cli.call(["run", "recipe.yaml", "--set", "params.report_to=tensorboard"]) == 0
+    first = [set(values) for _, values in watched[1:-1]]
+    watched.clear()
+    flags = ["--epsilon", "0.5", "--delta", "1e-2", "--text-column", "text", "--label-column", "label"]
+    flags += ["--label-proportions", "pos: 0.5, neg: 0.5", "--num-rows", "4", "--generator", model, "--out", "other"]
+    flags += [word for name, value in PARAMS.items() for word in ("--param", f"{name}={value}")]
+    flags += ["--param", "report_to=[tensorboard]", "--public", "public.csv", "--mechanism", "dp-lora"]
+    assert cli.call(["synthesize", "private.csv", *flags]) == 0
+    assert first == [set(values) for _, values in watched[1:-1]] == [WITH_LOSS] * 3
