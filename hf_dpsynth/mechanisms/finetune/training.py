@@ -97,6 +97,9 @@ def further_rows(
 def _save(trainable: Trainable, plan: Plan, folder: Path) -> None:
     """Write what was trained, and a model card that carries the guarantee."""
     trainable.save(folder)
+    held = zip(trainable.parameters, trainable.read(folder), strict=True)
+    if not all(ours.detach().cpu().equal(theirs.cpu()) for ours, theirs in held):
+        raise PrivacyError("what was saved is not what was trained. The installed torch and peft do not fit.")
     (folder / "README.md").write_text(model_card(plan, trainable.base_id), encoding="utf-8")
 
 
