@@ -8,6 +8,7 @@ import pytest
 
 import hf_dpsynth
 from hf_dpsynth.compute import per_example
+from hf_dpsynth.devices import Devices
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.mechanisms.finetune import training
 from hf_dpsynth.mechanisms.finetune.examples import Example
@@ -63,7 +64,7 @@ def update(folders, kind, method, engine, texts, *, broken=None):
     mechanism = METHODS[method](steps=1, batch_size=4, clip_norm=CLIP, max_tokens=16, dtype="float32")
     plan = plan_synthesis(mechanism, epsilon=math.inf, num_records=64, num_rows=4)
     part = trainable(folders, kind, method)
-    run = type("Run", (), {"keys": Key.from_insecure_seed(1)})
+    run = type("Run", (), {"keys": Key.from_insecure_seed(1), "devices": Devices()})
     rules = training.encoder_of(mechanism, part, plan)
     step = training.Training(mechanism, PrivateRecords(texts), plan, run, part, rules)
     step._batches = type("All", (), {"batch": lambda *_: np.arange(len(texts))})()

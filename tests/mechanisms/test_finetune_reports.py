@@ -12,6 +12,7 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict
 
 import hf_dpsynth
+from hf_dpsynth.devices import Devices
 from hf_dpsynth.errors import ConfigError, MissingExtra
 from hf_dpsynth.mechanisms.finetune import reports, training
 from hf_dpsynth.mechanisms.finetune.trainable import Trainable
@@ -377,6 +378,12 @@ def test_public_data_that_cannot_serve_is_refused_before_the_run_directory_is_ma
     with pytest.raises(ConfigError, match=message):
         tune(model, ds, public=given(ds), out="run")
     assert not pathlib.Path("run").exists()
+
+
+def test_only_the_main_process_reports(model, watched):
+    run = type("Run", (), {"devices": Devices(rank=1, world_size=2)})  # it has no ledger of its own
+    with reports.Reports(("tensorboard",), None, run, None) as report:
+        assert report.checkpoint(2, shown=True) == "" and watched == []
 
 
 def test_other_mechanisms_go_on_refusing_public_data():

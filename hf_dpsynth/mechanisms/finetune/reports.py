@@ -154,7 +154,8 @@ class Reports:
     """
 
     def __init__(self, report_to: Sequence[str], plan: Plan, run: Run, public_loss: PublicLoss) -> None:
-        self._names = tuple(report_to) if run.devices.is_main else ()
+        self._main = run.devices.is_main
+        self._names = tuple(report_to) if self._main else ()
         self._plan, self._run, self._public_loss = plan, run, public_loss
         self._trackers: dict[str, Tracker] = {}
 
@@ -178,7 +179,8 @@ class Reports:
         Returns:
             `str`: the figures in words; empty when nobody watches. Public.
         """
-        if not (shown or self._trackers or logger.isEnabledFor(logging.INFO)):
+        watched = shown or self._trackers or logger.isEnabledFor(logging.INFO)
+        if not (self._main and watched):
             return ""
         figures = self.figures()
         for name in list(self._trackers):
