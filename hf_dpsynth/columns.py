@@ -327,6 +327,42 @@ def read_texts(dataset: Any, column: str) -> list[str | None]:
     return values if _is_string(dataset.features[column]) else [None if v is None else str(v) for v in values]
 
 
+def public_rows(
+    public: Any, private: Any, text: str, labels: Sequence[str], domain: Sequence[Label]
+) -> list[tuple[Label, str]]:
+    """Return public rows as pairs of label and text; those without text or with another label are left out.
+
+    Args:
+        public (`Dataset` or `Sequence[str]`): rows with the columns of the private data, or texts. Public.
+        private (`Dataset`): the private data, to tell that it is another object. Sensitive.
+        text (`str`): the column of text.
+        labels (`Sequence[str]`): the conditioning columns.
+        domain (`Sequence[tuple]`): the declared labels.
+    Raises:
+        ConfigError: it is the private data, of another type, lacks a column, or holds no usable row.
+    """
+    from datasets import Dataset
+
+    if public is private:
+        raise ConfigError("public= is the private data itself, whose loss would tell of its records. Pass other text.")
+    if isinstance(public, Dataset):
+        for name in (text, *labels):
+            if name not in public.features:
+                raise ConfigError(f"public= has no column {name!r}; its columns are {_shown(public.features)}.")
+        rows = list(zip(read_rows(public, labels), read_texts(public, text), strict=True))
+    elif not isinstance(public, (list, tuple)) or not all(isinstance(row, str) for row in public):
+        raise ConfigError(f"public= is {type(public).__name__}; pass a Dataset (one split) or a list of texts.")
+    elif labels:
+        raise ConfigError(f"public= is a list of texts; pass a Dataset that has {', '.join(labels)} too.")
+    else:
+        rows = [((), row) for row in public]
+    known = set(domain)
+    found = [(label, row) for label, row in rows if label in known and row and not row.isspace()]
+    if not found:
+        raise ConfigError(f"public= has no row with text and one of the labels {list(domain)[:5]}.")
+    return found
+
+
 def output_features(features: Any, columns: Sequence[str], text: str) -> Any:
     """Return the features of the named columns, as they were; a text column of numbers becomes strings."""
     from datasets import Features, Value

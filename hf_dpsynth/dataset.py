@@ -173,7 +173,10 @@ def synthesize(
             be given. The column is not in the output.
         label_proportions (`dict`, *optional*): shares of the labels, declared public; bought from the budget when
             missing.
-        public (*optional*): for mechanisms that take public data.
+        public (`Dataset` or `Sequence[str]`, *optional*): for mechanisms that take public data. In fine-tuning:
+            held-out public rows with the text and label columns of `ds`, or texts where there is no label column. The
+            mean loss on at most 256 of them is reported at each checkpoint; it changes nothing, and a run may be
+            resumed with others.
         secrets (*optional*): for mechanisms that protect listed secrets.
         params (`dict`, *optional*): fields of the mechanism, only with a name.
         generator (`str` or `TextGenerator`, *optional*): a short name, Hub id, path or object; `"smollm2-135m"` when
@@ -217,7 +220,7 @@ def synthesize(
 
     found: Synthesizer = registry.resolve(mechanism, params, "synthesize")
     for name, value in (("public", public), ("secrets", secrets)):
-        if value is not None:
+        if value is not None and name not in getattr(found, "takes", ()):
             raise ConfigError(f"{found.name} takes no {name}=; leave it out.")
     data = _one_split(ds, split)
     column = columns.text_column(data.features, text_column, messages=getattr(found, "reads_messages", False))
@@ -231,6 +234,7 @@ def synthesize(
     inputs = PublicInputs(
         generator=models.load_generator("smollm2-135m" if generator is None else generator),
         embedder=models.load_embedder("minilm" if embedder is None else embedder),
+        dataset=() if public is None else columns.public_rows(public, data, column, conditions, domain),
     )
     models_used = getattr(found, "models_used", ("generator", "embedder"))
     if embedder is not None and "embedder" not in models_used:

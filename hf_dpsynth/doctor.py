@@ -27,6 +27,7 @@ _PACKAGES = (
     ("scikit-learn", "metrics"),
     ("pot", "metrics"),
     ("matplotlib", "metrics"),
+    ("tensorboard", "reporting"),
 )
 _HUB_SECONDS = 5.0
 

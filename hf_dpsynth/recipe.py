@@ -35,7 +35,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "mechanism": _TEXT, "text_column": _TEXT, "label_column": _LIST, "keep_columns": _LIST, "params": _DICT,
     "labels": (list, dict), "label_proportions": _DICT, "generator": _TEXT, "embedder": _TEXT, "vectors": _TEXT,
     "out": _TEXT, "split": _TEXT, "resume": (bool,), "unit": _TEXT, "adjacency": _TEXT, "data": (str, dict),
-    "budget": (str, dict), "name": _TEXT, "path": _TEXT,
+    "budget": (str, dict), "public": (str, dict), "name": _TEXT, "path": _TEXT,
 }  # fmt: skip
 _NUMBERS = ("epsilon", "delta")
 
@@ -153,9 +153,13 @@ class Recipe:
         """
         if "path" not in self.data:
             raise ConfigError("the recipe names no data; add data: {path: ...}, a file, a folder, or a name.")
-        inputs.check_headed(self.data["path"], self.arguments.get("text_column"))
+        return self._loaded(self.data)
+
+    def _loaded(self, section: Mapping[str, str]) -> Any:
+        """Load what a section names: private data, or public data with the same columns."""
+        inputs.check_headed(section["path"], self.arguments.get("text_column"))
         return inputs.load_input(
-            **_renamed(self.data),
+            **_renamed(section),
             text_column=self.arguments.get("text_column"),
             label_columns=(*_names(self.arguments.get("label_column")), *_names(self.arguments.get("unit"))),
         )
@@ -179,6 +183,8 @@ class Recipe:
                 arguments[name] = _written(arguments[name])
         if "budget" in arguments:
             arguments["budget"] = _budget(arguments["budget"])
+        if "public" in arguments:
+            arguments["public"] = self._loaded(arguments["public"])
         result = _FUNCTIONS[self.kind](private, self.mechanism, out=self.out, **arguments)
         release = release_of(result)
         if release is None:
@@ -280,8 +286,11 @@ def build(values: Mapping[Any, Any]) -> Recipe:
         raise ConfigError("split stands twice: in data and at the top. Keep one.")
     out = values.pop("out", None)
     arguments = {name: _labels(name, value) for name, value in values.items() if value is not None}
-    if "budget" in arguments:
-        arguments["budget"] = _section(arguments["budget"], "budget", _BUDGET_KEYS)
+    for name, keys in (("budget", _BUDGET_KEYS), ("public", _DATA_KEYS)):
+        if name in arguments:
+            arguments[name] = _section(arguments[name], name, keys)
+    if data and arguments.get("public") == data:
+        raise ConfigError("public names what data names: the private records. Name public text.")
     registry.resolve(mechanism, arguments.get("params"), kind)
     return Recipe(kind=kind, mechanism=mechanism, arguments=arguments, data=data, out=out)
 

@@ -5,7 +5,7 @@ packages add mechanisms under the entry-point group `hf_dpsynth.mechanisms`.
 """
 
 import importlib
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Any
@@ -86,6 +86,19 @@ def closest(name: str, known: list[str]) -> str:
     near = get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     return f"{hint} Known: {', '.join(sorted(known))}."
+
+
+def planned(mechanism: Any) -> dict[str, Any]:
+    """Return the fields of a mechanism that a plan holds.
+
+    A field with `metadata={"planned": False}` is left out: it changes nothing of what is drawn, released or computed,
+    so a run may be resumed with another value, and no card shows it.
+
+    Args:
+        mechanism (a mechanism): the dataclass of hyper-parameters.
+    """
+    held = asdict(mechanism)
+    return {field.name: held[field.name] for field in fields(mechanism) if field.metadata.get("planned", True)}
 
 
 def resolve(mechanism: Any, params: dict[str, Any] | None, kind: str) -> Any:

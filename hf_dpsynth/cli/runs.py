@@ -141,6 +141,7 @@ def synthesize_verb(
     num_records: Annotated[int | None, typer.Option(help="The number of records or users, declared public.")] = None,
     unit: Unit = None,
     label_proportions: Annotated[str | None, typer.Option(help="Shares of the labels: a: 0.4, b: 0.6")] = None,
+    public: Annotated[str | None, typer.Option(help="Public text, named as INPUT is, whose loss is shown.")] = None,
     param: Param = None,
     generator: Annotated[str | None, typer.Option(help="A model: short name, Hub id or path.")] = None,
     embedder: Annotated[str | None, typer.Option(help="A model: short name, Hub id or path.")] = None,
@@ -164,7 +165,8 @@ def _from_flags(flags: dict[str, Any], data: dict[str, str | None]) -> "Recipe":
     values = {name: value for name, value in flags.items() if value is not None}
     for name in ("input", "name", "output", "param", *data):
         values.pop(name, None)
-    for name, brackets in (("labels", "[]"), ("keep_columns", "[]"), ("label_column", "[]"), ("budget", "")):
+    lists = {"labels": "[]", "keep_columns": "[]", "label_column": "[]"}
+    for name, brackets in {**lists, "budget": "", "public": ""}.items():
         if name in values:
             values[name] = _value(values[name], f"--{name.replace('_', '-')}", brackets)
     if "label_proportions" in values:

@@ -66,7 +66,10 @@ def engine(name: str, model: "torch.nn.Module", losses: "Losses", *, micro_batch
 
 
 class Loop:
-    """One autograd call an example: exact for every model, in the memory of one example."""
+    """One autograd call an example: exact for every model, in the memory of one example.
+
+    Exact under gradient checkpointing too, which transformers applies in training mode alone, so not here.
+    """
 
     name = "loop"
 

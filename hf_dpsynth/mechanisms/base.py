@@ -14,7 +14,7 @@ from dp_accounting import DpEvent
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import Guarantee
 from hf_dpsynth.models.base import Embedder, TextGenerator
-from hf_dpsynth.plans import Cost, Facts, Plan
+from hf_dpsynth.plans import Cost, Facts, Label, Plan
 from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.privacy.selection import count_event, noisy_label_counts
 from hf_dpsynth.privacy.units import label_counts
@@ -30,10 +30,13 @@ class PublicInputs:
     Args:
         generator (`TextGenerator`): makes texts from prompts.
         embedder (`Embedder`): embeds private and synthetic texts.
+        dataset (`Sequence[tuple[Label, str]]`): public records, each a declared label and a text; empty without
+            `public=`.
     """
 
     generator: TextGenerator
     embedder: Embedder
+    dataset: Sequence[tuple[Label, str]] = ()
 
 
 class Synthesizer(Protocol):
@@ -60,6 +63,7 @@ class Synthesizer(Protocol):
 
     # A mechanism that protects users as well as records has units = ("record", "user") and max_contributions; one that
     # reads columns of conversations has reads_messages = True and yields them as `columns.write_messages` does.
+    # A mechanism that takes `public=` names it in `takes`.
     # A mechanism that can make further rows from what it released also has
     # sampler(public, plan, store) -> Callable[[released rows, number of rows, seed], rows].
 
@@ -113,12 +117,31 @@ def label_shares(private: PrivateRecords, plan: Plan, run: Run, sigma: float) ->
     return [1.0] * len(plan.labels) if counts is None else counts
 
 
+def check_one(mechanism: str, name: str, value: Any) -> None:
+    """Refuse several values where a field takes one: that would be a search on private data.
+
+    Args:
+        mechanism (`str`): its name.
+        name (`str`): the field.
+        value (`Any`): what the user passed. Public.
+    Raises:
+        ConfigError: the value is a list or the like.
+    """
+    if isinstance(value, (list, tuple, set, frozenset, dict, range, np.ndarray)):
+        raise ConfigError(
+            f"{mechanism}: {name} is {value!r}; it takes one value. A search over several on private data would need "
+            "an accounting of its own and is not offered. Tune on public or synthetic data, which is free "
+            "(hf_dpsynth.downstream.rank), or run each setting under one PrivacyBudget, where every run is charged."
+        )
+
+
 def check_whole(mechanism: str, name: str, value: Any, least: int) -> None:
     """Refuse a field of a mechanism that is no whole number or too small.
 
     Raises:
         ConfigError: it is not.
     """
+    check_one(mechanism, name, value)
     if isinstance(value, bool) or not isinstance(value, int) or not value >= least:
         raise ConfigError(f"{mechanism}: {name} is {value!r}; it must be a whole number >= {least}")
 
@@ -129,6 +152,7 @@ def check_choice(mechanism: str, name: str, value: Any, known: Sequence[str]) ->
     Raises:
         ConfigError: it is not.
     """
+    check_one(mechanism, name, value)
     if value not in known:
         raise ConfigError(f"{mechanism}: {name} is {value!r}; it must be one of {', '.join(known)}")
 

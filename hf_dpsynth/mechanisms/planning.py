@@ -6,7 +6,7 @@ guarantee says so.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -113,7 +113,7 @@ def plan_privatization(
         guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, clear))
     return Plan(
         mechanism=mechanism.name,
-        params=asdict(mechanism),  # type: ignore[call-overload]
+        params=registry.planned(mechanism),
         event=SelfComposedDpEvent(mechanism.event(epsilon), splits),
         noise_multiplier=None,
         guarantee=guarantee,
@@ -280,7 +280,7 @@ def plan_synthesis(
     multiplier = _multiplier(mechanism, facts, epsilon, delta, account)
     return Plan(
         mechanism=mechanism.name,
-        params=asdict(mechanism),  # type: ignore[call-overload]
+        params=registry.planned(mechanism),
         event=mechanism.event(multiplier, facts),
         noise_multiplier=multiplier,
         guarantee=ApproxDP(

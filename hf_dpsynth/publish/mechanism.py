@@ -5,7 +5,6 @@ it, whoever takes the plan and the ledger away could strike out an assumption or
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,8 @@ def check(plan: Plan, files: Iterable[Path]) -> list[str]:
             return []
         mechanism = registry.resolve(plan.mechanism, plan.params, entry.kind)
         fields = {
-            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(mechanism).items()
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in registry.planned(mechanism).items()
         }
         found = [] if fields == plan.params else [f"mechanisms[0].params: not the parameters of {entry.name}"]
         found += _privatized(mechanism, plan) if entry.kind == "privatize" else _synthesized(mechanism, plan)

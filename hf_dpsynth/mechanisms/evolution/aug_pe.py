@@ -22,6 +22,7 @@ from hf_dpsynth.mechanisms.base import (
     PublicInputs,
     Row,
     check_choice,
+    check_one,
     check_whole,
     label_shares,
     largest_remainder,
@@ -107,6 +108,7 @@ class AugPE:
             ("variation_temperature", 0.0, 100.0),
         ):
             value = getattr(self, name)
+            check_one(self.name, name, value)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
                 raise ConfigError(f"aug-pe: {name} is {value!r}; it must be a number from {low:g} to {high:g}")
         for name, known in (("selection", ("rank", "proportional")), ("variation", ("fill-blanks", "paraphrase"))):

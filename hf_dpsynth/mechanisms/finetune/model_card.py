@@ -1,5 +1,7 @@
 """The card of a tuned model: what it is, and the guarantee that it carries wherever it goes."""
 
+from pathlib import Path
+
 import yaml
 
 from hf_dpsynth.plans import Plan
@@ -18,8 +20,9 @@ def model_card(plan: Plan, base: str) -> str:
     """
     statement = _NOT_PRIVATE if plan.insecure_noise else plan.guarantee.statement()
     lora = plan.mechanism != "dp-full"
+    # a folder of this machine is no name of a model elsewhere, and the Hub refuses it
     front = {
-        "base_model": base,
+        **({} if Path(base).is_dir() else {"base_model": base}),
         "library_name": "peft" if lora else "transformers",
         "pipeline_tag": "text-generation",
         "tags": [plan.mechanism, *(["lora"] if plan.mechanism == "dp-lora" else [])],
@@ -36,6 +39,7 @@ def model_card(plan: Plan, base: str) -> str:
 {statement}
 
 The guarantee is of the records that this model was tuned on. It says nothing of what the base model learned before.
+It is of this run alone: its hyper-parameters were not chosen on these records, or the runs that chose them count too.
 Whatever is sampled from this model carries the same guarantee: that is post-processing.
 
 | parameter | value |

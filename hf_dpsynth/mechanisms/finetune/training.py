@@ -19,14 +19,16 @@ from hf_dpsynth.errors import ConfigError, PrivacyError, ResumeMismatch
 from hf_dpsynth.extras import need
 from hf_dpsynth.logging import get_logger, progress_bar
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, label_shares, largest_remainder
+from hf_dpsynth.mechanisms.finetune import reports
 from hf_dpsynth.mechanisms.finetune.chat import ChatEncoder
 from hf_dpsynth.mechanisms.finetune.examples import Encoder, Example
 from hf_dpsynth.mechanisms.finetune.generation import TunedModel
 from hf_dpsynth.mechanisms.finetune.model_card import model_card
+from hf_dpsynth.mechanisms.finetune.public_loss import PublicLoss, held_out
 from hf_dpsynth.mechanisms.finetune.trainable import Trainable
 from hf_dpsynth.models.causal_lm import CausalLM
 from hf_dpsynth.plans import Label, Plan
-from hf_dpsynth.privacy.accounting import rdp_epsilon, target_mu
+from hf_dpsynth.privacy.accounting import target_mu
 from hf_dpsynth.privacy.keys import public_generator
 from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.privacy.sgd import noisy_mean
@@ -54,9 +56,10 @@ def synthetic_rows(
         raise ConfigError(f"{mechanism.name} needs num_rows= and num_records=")
     trainable = trainable_of(mechanism, public, plan)
     encoder = encoder_of(mechanism, trainable, plan)
+    reports.check(mechanism.report_to, run.store)
     sizes = largest_remainder(plan.num_rows, label_shares(private, plan, run, label_noise(mechanism, plan)))
     if not (run.store.folder / ADAPTER).exists():
-        Training(mechanism, private, plan, run, trainable, encoder).fit()
+        Training(mechanism, private, plan, run, trainable, encoder, held_out(public, plan, encoder)).fit()
         run.store.write_folder(ADAPTER, lambda folder: _save(trainable, plan, folder))
         shutil.rmtree(run.store.folder / _CHECKPOINTS, ignore_errors=True)
     else:
@@ -96,6 +99,9 @@ def further_rows(
 def _save(trainable: Trainable, plan: Plan, folder: Path) -> None:
     """Write what was trained, and a model card that carries the guarantee."""
     trainable.save(folder)
+    held = zip(trainable.parameters, trainable.read(folder), strict=True)
+    if not all(ours.detach().cpu().equal(theirs.cpu()) for ours, theirs in held):
+        raise PrivacyError("what was saved is not what was trained. The installed torch and peft do not fit.")
     (folder / "README.md").write_text(model_card(plan, trainable.base_id), encoding="utf-8")
 
 
@@ -152,6 +158,7 @@ class Training:
         run (`Run`): ledger, store and secret randomness.
         trainable (`Trainable`): what is trained, in place.
         encoder (`Encoder`): records as examples.
+        public (`Sequence[Example]`): held-out public examples, whose loss is reported.
     """
 
     def __init__(
@@ -162,6 +169,7 @@ class Training:
         run: Run,
         trainable: Trainable,
         encoder: Encoder,
+        public: Sequence[Example] = (),
     ) -> None:
         self._torch = need("torch", extra="models", what="fine-tuning")
         self._mechanism, self._plan, self._run = mechanism, plan, run
@@ -169,6 +177,7 @@ class Training:
         self._batches = mechanism.batches(plan.num_records or 0)
         self._sigma = plan.noise_multiplier or 0.0
         self._units = capped(private.by_unit(plan.labels), mechanism.max_contributions, run.keys)
+        self._public_loss = PublicLoss(trainable.losses, public, mechanism.micro_batch_size)
         self._parameters = trainable.parameters
         self._optimizer = self._torch.optim.Adam(self._parameters, lr=mechanism.learning_rate)
 
@@ -186,16 +195,16 @@ class Training:
             return
         engine, before = self._checked_engine(), self._trainable.state()
         bar = progress_bar(total=self._batches.steps, initial=fresh[0][0], desc=self._mechanism.name, unit="step")
-        for start, stop in fresh:
-            event, count = self._batches.block_event(self._sigma, start, stop)
-            ledger.steps(_key(start, stop), event, count)
-            for step in range(start, stop):
-                self._step(engine, step)
-                bar.update()
-            ledger.commit(_key(start, stop), {"sha256": self._checkpoint(_key(start, stop))})
-            self._prune(_key(start, stop))
-            if not bar.disable and self._plan.adjacency != "replace-one":
-                bar.set_postfix_str(self._spent(stop))
+        with reports.Reports(self._mechanism.report_to, self._plan, self._run, self._public_loss) as report:
+            for start, stop in fresh:
+                event, count = self._batches.block_event(self._sigma, start, stop)
+                ledger.steps(_key(start, stop), event, count)
+                for step in range(start, stop):
+                    self._step(engine, step)
+                    bar.update()
+                ledger.commit(_key(start, stop), {"sha256": self._checkpoint(_key(start, stop))})
+                self._prune(_key(start, stop))
+                bar.set_postfix_str(report.checkpoint(stop, shown=not bar.disable))
         bar.close()
         engine.close()
         self._check_moved(before)
@@ -244,13 +253,6 @@ class Training:
     def _examples(self, records: Sequence[tuple[int, str]]) -> list[Example]:
         """Return the examples of a unit's records, the longest last."""
         return sorted((self._encoder.example(*record) for record in records), key=lambda one: len(one.tokens))
-
-    def _spent(self, stop: int) -> str:
-        """Return a bound on the epsilon of the steps so far, which is public. By Renyi DP, which is quick."""
-        if self._sigma == 0 or self._plan.delta is None:
-            return "no privacy"
-        event = self._batches.event_until(self._sigma, stop)
-        return f"epsilon <= {rdp_epsilon(event, self._plan.delta, adjacency='zero-out'):.3g} so far"
 
     def _checkpoint(self, key: str) -> str:
         """Write parameters and optimizer, and return the digest."""

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from dp_accounting import ComposedDpEvent, DpEvent, NonPrivateDpEvent
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_whole
+from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_one, check_whole
 from hf_dpsynth.mechanisms.finetune.examples import check_template
 from hf_dpsynth.plans import Cost, Facts, Plan
 from hf_dpsynth.privacy.records import PrivateRecords
@@ -30,6 +30,7 @@ _WHOLE = {
     "batch_size": 1, "micro_batch_size": 1, "max_tokens": 4, "max_new_tokens": 1, "top_k": 0, "num_decodes": 1,
     "checkpoint_every": 1, "rank": 1, "prompt_length": 1, "max_contributions": 1,
 }  # fmt: skip
+_TRACKERS = ("tensorboard", "trackio")
 _POSITIVE = ("learning_rate", "clip_norm", "temperature")
 
 
@@ -61,6 +62,9 @@ class FineTuning:
             hooks, unless the gradients of a micro-batch need more than 1 GiB.
         dtype (`str`, defaults to `"auto"`): `"float32"` or `"bfloat16"` products; auto takes the faster one.
         checkpoint_every (`int`, defaults to `50`): steps in one charge; a killed process loses at most so many.
+        report_to (`str` or `Sequence[str]`, defaults to `"none"`): `"tensorboard"`, `"trackio"` or both get, at each
+            checkpoint, the learning rate, a bound on epsilon so far and the loss on `public=`, in RUN.private/logs;
+            never a figure of private records. Not in the plan: a run may be resumed with another one.
     """
 
     kind: ClassVar[str] = "synthesize"
@@ -69,6 +73,7 @@ class FineTuning:
     units: ClassVar[tuple[str, ...]] = ("record", "user")
     reads_messages: ClassVar[bool] = True
     models_used: ClassVar[tuple[str, ...]] = ("generator",)
+    takes: ClassVar[tuple[str, ...]] = ("public",)
 
     steps: int | None = None
     epochs: float | None = None
@@ -87,6 +92,7 @@ class FineTuning:
     engine: str = "auto"
     dtype: str = "auto"
     checkpoint_every: int = 50
+    report_to: str | Sequence[str] = field(default="none", metadata={"planned": False})
 
     name: ClassVar[str]
 
@@ -95,6 +101,7 @@ class FineTuning:
             check_whole(self.name, name, getattr(self, name, least), least)
         for name in _POSITIVE:
             value = getattr(self, name)
+            check_one(self.name, name, value)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
                 raise ConfigError(f"{self.name}: {name} is {value!r}; it must be a positive number")
         for name, known in (
@@ -104,6 +111,7 @@ class FineTuning:
         ):
             check_choice(self.name, name, getattr(self, name), known)
         self._check_length()
+        self._check_reports()
         if not isinstance(self.prompt_template, str):
             raise ConfigError(f"{self.name}: prompt_template is no text")
         check_template(self.prompt_template, None)
@@ -114,10 +122,20 @@ class FineTuning:
         for name, value, kinds in (("steps", self.steps, int), ("epochs", self.epochs, (int, float))):
             if value is None:
                 continue
+            check_one(self.name, name, value)
             if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < math.inf:
                 raise ConfigError(
                     f"{self.name}: {name} is {value!r}; it must be a positive number, of steps a whole one"
                 )
+
+    def _check_reports(self) -> None:
+        """Write the trackers as a tuple, empty for "none"."""
+        asked = (self.report_to,) if isinstance(self.report_to, str) else self.report_to
+        if not isinstance(asked, (list, tuple)):
+            raise ConfigError(f"{self.name}: report_to is {asked!r}; it is a name or a list of names")
+        for name in asked:
+            check_choice(self.name, "report_to", name, ("none", *_TRACKERS) if len(asked) == 1 else _TRACKERS)
+        object.__setattr__(self, "report_to", tuple(name for name in dict.fromkeys(asked) if name != "none"))
 
     def batches(self, num_records: int) -> PoissonSampling | ShuffledBatches:
         """Return the sampler, which is also the event, for a declared number of records.
