@@ -13,6 +13,7 @@ FLOORS = (
     {"errors", "logging"},
     {"extras", "guarantees", "registry"},
     {"compute", "devices"},
+    {"processes"},
     {"privacy"},
     {"models", "columns", "formats", "tables"},
     {"data", "plans"},

@@ -10,9 +10,10 @@ import io
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hf_dpsynth.compute import per_example
 from hf_dpsynth.errors import ConfigError, PrivacyError, ResumeMismatch
@@ -20,7 +21,7 @@ from hf_dpsynth.extras import need
 from hf_dpsynth.logging import get_logger, progress_bar
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, label_shares, largest_remainder
 from hf_dpsynth.mechanisms.finetune.examples import Encoder, Example
-from hf_dpsynth.mechanisms.finetune.generation import TunedModel
+from hf_dpsynth.mechanisms.finetune.generation import TunedModel, written
 from hf_dpsynth.mechanisms.finetune.model_card import model_card
 from hf_dpsynth.mechanisms.finetune.trainable import Trainable
 from hf_dpsynth.models.causal_lm import CausalLM
@@ -28,7 +29,7 @@ from hf_dpsynth.plans import Label, Plan
 from hf_dpsynth.privacy.accounting import rdp_epsilon, target_mu
 from hf_dpsynth.privacy.keys import public_generator
 from hf_dpsynth.privacy.records import PrivateRecords
-from hf_dpsynth.privacy.sgd import noisy_mean
+from hf_dpsynth.privacy.sgd import PoissonSampling, noisy_mean
 from hf_dpsynth.run import Run
 from hf_dpsynth.store import Store, file_digest, write_whole
 
@@ -50,19 +51,20 @@ def synthetic_rows(
     """Tune the base model, write what was trained, and yield the planned rows in a public random order."""
     if plan.num_rows is None or plan.num_records is None or plan.noise_multiplier is None:
         raise ConfigError(f"{mechanism.name} needs num_rows= and num_records=")
-    trainable = trainable_of(mechanism, public, plan)
-    encoder = encoder_of(mechanism, trainable, plan)
+    here, store = run.devices, run.store
+    trainable = here.together(lambda: trainable_of(mechanism, public, plan))
+    encoder = here.together(lambda: encoder_of(mechanism, trainable, plan))
     sizes = largest_remainder(plan.num_rows, label_shares(private, plan, run, label_noise(mechanism, plan)))
-    if not (run.store.folder / ADAPTER).exists():
+    if here.lead(lambda: not (store.folder / ADAPTER).exists()):
         Training(mechanism, private, plan, run, trainable, encoder).fit()
-        run.store.write_folder(ADAPTER, lambda folder: _save(trainable, plan, folder))
-        shutil.rmtree(run.store.folder / _CHECKPOINTS, ignore_errors=True)
+        here.lead(lambda: store.write_folder(ADAPTER, lambda folder: _save(trainable, plan, folder)))
+        shutil.rmtree(store.folder / _CHECKPOINTS, ignore_errors=True)
     else:
-        trainable.restore(trainable.read(run.store.folder / ADAPTER))
-    tuned = TunedModel(trainable, encoder, mechanism)
+        trainable.restore(here.lead(lambda: trainable.read(store.folder / ADAPTER)))
+    tuned = here.together(lambda: TunedModel(trainable, encoder, mechanism))
     wanted = _repeated(sizes)
-    texts = run.store.grow(
-        "rows", len(wanted), tuned.block, lambda start, stop: tuned.sample(wanted[start:stop], plan.seed, start)
+    texts = written(
+        run, len(wanted), tuned.block, lambda start, stop: tuned.sample(wanted[start:stop], plan.seed, start)
     )
     for position in public_generator(plan.seed, "row order").permutation(len(texts)).tolist():
         yield _row(plan, wanted[position], texts[position])
@@ -170,36 +172,35 @@ class Training:
         self._records = [
             (number, text) for number, label in enumerate(plan.labels) for text in private.of_label(label)
         ]
+        self._shard = self._records[run.devices.rank :: run.devices.world_size]
         self._parameters = trainable.parameters
         self._optimizer = self._torch.optim.Adam(self._parameters, lr=mechanism.learning_rate)
 
     def fit(self) -> None:
         """Run every block of steps that was not charged before, from the last checkpoint on."""
-        ledger = self._run.ledger
-        blocks = [
-            (block, ledger.state(_key(*block))) for block in self._batches.blocks(self._mechanism.checkpoint_every)
-        ]
-        committed = [block for block, state in blocks if state == "committed"]
-        fresh = [block for block, state in blocks if state is None]
+        here, ledger = self._run.devices, self._run.ledger
+        blocks = list(self._batches.blocks(self._mechanism.checkpoint_every))
+        states = here.lead(lambda: [ledger.state(_key(*block)) for block in blocks])
+        committed = [block for block, state in zip(blocks, states, strict=True) if state == "committed"]
+        fresh = [block for block, state in zip(blocks, states, strict=True) if state is None]
         if committed:
             self._resume(_key(*committed[-1]))
         if not fresh:
             return
-        engine, before = self._checked_engine(), self._trainable.state()
+        engine, before = here.together(self._checked_engine), self._trainable.state()
         bar = progress_bar(total=self._batches.steps, initial=fresh[0][0], desc=self._mechanism.name, unit="step")
         for start, stop in fresh:
             event, count = self._batches.block_event(self._sigma, start, stop)
-            ledger.steps(_key(start, stop), event, count)
+            here.lead(partial(ledger.steps, _key(start, stop), event, count))
             for step in range(start, stop):
                 self._step(engine, step)
                 bar.update()
-            ledger.commit(_key(start, stop), {"sha256": self._checkpoint(_key(start, stop))})
-            self._prune(_key(start, stop))
+            here.lead(partial(self._commit, _key(start, stop)))
             if not bar.disable and self._plan.adjacency != "replace-one":
                 bar.set_postfix_str(self._spent(stop))
         bar.close()
         engine.close()
-        self._check_moved(before)
+        here.together(lambda: self._check_moved(before))
 
     def _check_moved(self, before: list["torch.Tensor"]) -> None:
         """Refuse to release a model that did not learn: some versions of libraries train nothing and say nothing."""
@@ -226,22 +227,37 @@ class Training:
 
     def _step(self, engine: per_example.Engine, step: int) -> None:
         """Take one step: draw, clip, add, noise, divide by the public expected batch size, update."""
-        rows = self._batches.batch(self._run.keys, step, len(self._records))
-        examples: list[Example] = sorted(
-            (self._encoder.example(*self._records[row]) for row in rows), key=lambda example: len(example.tokens)
-        )
         noisy = noisy_mean(
-            engine.gradients(examples),
+            self._gradients(engine, step),
             self._parameters,
             clip_norm=self._mechanism.clip_norm,
             noise_multiplier=self._sigma,
             batch_size=self._mechanism.batch_size,
             generator=self._run.keys.generator("sgd-noise", step),
+            processes=self._run.devices,
         )
         for parameter, gradient in zip(self._parameters, noisy, strict=True):
             parameter.grad = gradient.to(parameter.dtype)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
+
+    def _gradients(self, engine: per_example.Engine, step: int) -> Iterator[list["torch.Tensor"]]:
+        """Yield the gradients of this process's records of a step, drawn when the first of them is asked for."""
+        examples: list[Example] = sorted(
+            (self._encoder.example(*self._shard[row]) for row in self._drawn(step)),
+            key=lambda example: len(example.tokens),
+        )
+        yield from engine.gradients(examples)
+
+    def _drawn(self, step: int) -> Iterable[int]:
+        """Return the places of a step's records in this process's shard. Sensitive."""
+        here, keys = self._run.devices, self._run.keys
+        if isinstance(self._batches, PoissonSampling):
+            return self._batches.batch(keys, step, len(self._shard), rank=here.rank)
+        # one secret order for all, of which each process takes its own
+        slots = here.lead(partial(self._batches.batch, keys, step, len(self._records)))
+        mine: Iterable[int] = slots[slots % here.world_size == here.rank] // here.world_size
+        return mine
 
     def _spent(self, stop: int) -> str:
         """Return a bound on the epsilon of the steps so far, which is public. By Renyi DP, which is quick."""
@@ -249,6 +265,11 @@ class Training:
             return "no privacy"
         event = self._batches.event_until(self._sigma, stop)
         return f"epsilon <= {rdp_epsilon(event, self._plan.delta, adjacency='zero-out'):.3g} so far"
+
+    def _commit(self, key: str) -> None:
+        """Write the checkpoint of a block, commit it, and take those before it away."""
+        self._run.ledger.commit(key, {"sha256": self._checkpoint(key)})
+        self._prune(key)
 
     def _checkpoint(self, key: str) -> str:
         """Write parameters and optimizer, and return the digest."""
@@ -269,13 +290,19 @@ class Training:
 
     def _resume(self, key: str) -> None:
         """Go back to the last committed checkpoint."""
+        state = self._run.devices.lead(partial(self._read, key))
+        self._trainable.restore(state["parameters"])
+        self._optimizer.load_state_dict(state["optimizer"])
+
+    def _read(self, key: str) -> dict[str, Any]:
+        """Return what a committed checkpoint holds."""
         path = self._run.store.folder / _CHECKPOINTS / f"{key}.pt"
         held = self._run.ledger.value(key)
         if not path.exists() or file_digest(path) != held["sha256"]:
             raise ResumeMismatch(f"{path} is gone or changed; without it this run cannot resume. Pass another out=.")
-        state = self._torch.load(path, weights_only=True, map_location=self._trainable.device)
-        self._trainable.restore(state["parameters"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        # on the CPU, from where every process puts it on a device of its own
+        found: dict[str, Any] = self._torch.load(path, weights_only=True, map_location="cpu")
+        return found
 
 
 def _key(start: int, stop: int) -> str:

@@ -63,6 +63,8 @@ class FineTuning:
     method: ClassVar[str]
     uses_num_records: ClassVar[bool] = True
     models_used: ClassVar[tuple[str, ...]] = ("generator",)
+    distributed: ClassVar[bool] = True
+    folders: ClassVar[tuple[str, ...]] = ("adapter",)
 
     steps: int | None = None
     epochs: float | None = None
