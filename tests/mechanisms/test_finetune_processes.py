@@ -24,7 +24,7 @@ pytest.importorskip("torch")
 pytest.importorskip("peft")
 SCENES = (
     "one_update draws noise whole in_memory shuffled other_plan other_data other_order engine_fails step_fails "
-    "resumed first_fails gives_up"
+    "resumed first_fails gives_up failed_sums"
 ).split()
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -167,6 +167,11 @@ def test_an_error_of_one_process_is_an_error_of_all(scenes):
     assert charged("disk") == {"label-counts": "committed", "steps-000001-000002": "charged"}
 
 
+def test_a_sum_without_noise_is_sent_to_nobody(scenes):
+    for found in scenes["failed_sums"]:  # the last place tells of the error
+        assert found["sent"] == [[0.0] * 5 + [1.0], "refused"] * 2
+
+
 def test_a_strangers_error_reaches_the_others_without_its_words(scenes):
     first, second = scenes["step_fails"]
     assert second["error"] == "ValueError" and CANARY in second["text"]
@@ -181,7 +186,7 @@ def test_two_processes_resume_a_run_at_its_checkpoint_and_at_its_rows(scenes):
 
 def test_a_process_that_gives_up_is_not_waited_for(scenes):
     first, second = scenes["gives_up"]
-    assert second == {"interrupted": True} and "another process of this run is gone" in first["text"]
+    assert second == {"known": True} and "another process of this run is gone" in first["text"]
 
 
 def test_the_first_process_alone_warns(played):
