@@ -156,6 +156,9 @@ def synthesize(
 ) -> Any:
     """Make a new data set that resembles the private one, with differential privacy.
 
+    Fine-tuning runs in several processes where a launcher starts them. Each calls this with the same arguments and
+    the same data; the first one alone writes `out` and charges `budget`; all get the same rows and the same release.
+
     Args:
         ds (`Dataset` or `DatasetDict`): the private data; of a DatasetDict only `split` is read.
         mechanism (`str` or a mechanism, defaults to `"aug-pe"`): a name of `list_mechanisms()`, or an instance.

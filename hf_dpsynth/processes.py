@@ -5,6 +5,7 @@ ones in the same order, whether it holds records or not, and an error of one is 
 own messages, which hold no private text, or as the name of a type. A process alone sends nothing and loads no library.
 """
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ class Processes(Devices):
     """One process, and its connection to the others that work on the same run.
 
     Args:
-        groups (`list`): the connection, between `join` and `leave`; empty for a process alone.
+        groups (`list`): the connection, from `join` to the end of `leaving`; empty for a process alone.
     """
 
     groups: list[Any] = field(default_factory=list, repr=False, compare=False)
@@ -51,6 +52,7 @@ class Processes(Devices):
         try:
             self.torch_device()
             self.groups.append(dist.new_group(backend="gloo", timeout=_PATIENCE))
+            weakref.finalize(self, _close, self.groups).atexit = False  # an error before `leaving`
         except (RuntimeError, ValueError) as error:
             raise ConfigError(
                 f"WORLD_SIZE is {self.world_size} and the processes do not meet ({error}). Start them with torchrun, "
@@ -71,9 +73,7 @@ class Processes(Devices):
             if self.groups:
                 self._last_word()
         finally:
-            if self.groups:
-                # the connection closes with the last reference to it
-                need("torch.distributed", extra="models", what=_WHAT).destroy_process_group(self.groups.pop())
+            _close(self.groups)
 
     def _last_word(self) -> None:
         """Wait until all are done; who left already needs nothing any more."""
@@ -183,7 +183,7 @@ class Processes(Devices):
             yield need("torch.distributed", extra="models", what=_WHAT)
         except RuntimeError as error:
             raise HfDpsynthError(
-                f"another process of this run is gone, so process {self.rank} of {self.world_size} stops. What was "
+                f"another process of this run stopped, and so does process {self.rank} of {self.world_size}. What was "
                 "charged stays charged; start again with the same out= to go on, with any number of processes."
             ) from error.with_traceback(None)  # its frames would hold the connection open
 
@@ -194,6 +194,11 @@ class Processes(Devices):
         if isinstance(error, HfDpsynthError):
             return type(error).__name__, f"{error} (process {self.rank} of {self.world_size})"
         return "", f"process {self.rank} of {self.world_size} stopped: {type(error).__name__}; its output says why."
+
+
+def _close(groups: list[Any]) -> None:
+    while groups:  # a connection ends with the last reference to it
+        need("torch.distributed", extra="models", what=_WHAT).destroy_process_group(groups.pop())
 
 
 def _tried(work: Callable[[], T]) -> tuple[T | None, Exception | None]:

@@ -70,6 +70,11 @@ def test_accelerate_is_imported_by_devices_alone():
     assert named == ["devices.py"]
 
 
+def test_processes_talk_in_one_module_alone():
+    named = [p.name for p in PACKAGE.rglob("*.py") if "torch.distributed" in p.read_text()]
+    assert named == ["processes.py"]
+
+
 def test_importing_the_package_loads_nothing_heavy():
     code = f"import sys, hf_dpsynth; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -16,7 +16,7 @@ import torch
 
 import hf_dpsynth
 from hf_dpsynth.compute import per_example
-from hf_dpsynth.errors import PrivacyError
+from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.mechanisms.finetune import training
 from hf_dpsynth.mechanisms.finetune.examples import Encoder
 from hf_dpsynth.mechanisms.finetune.generation import TunedModel
@@ -220,20 +220,31 @@ def scene_first_fails():
 
 
 def scene_gives_up():
-    """The second process is interrupted and lives on until the first one knows, or for long."""
+    """The second process is interrupted in a step."""
     fails_at(1, 3, KeyboardInterrupt())
-    known = pathlib.Path("known")
+    return lives_on("gives_up")
+
+
+def scene_wrong_argument():
+    """The second process alone has an argument that cannot be planned."""
+    return lives_on("wrong_argument", epsilon=2.0 - 4 * RANK)
+
+
+def lives_on(name, **more):
+    """After its error the second process waits until the first one has one too, or for long."""
+    known = pathlib.Path(f"{name}.known")
     try:
-        tune("up")
-    except KeyboardInterrupt:
-        for _ in range(300):
-            if known.exists():
-                break
-            time.sleep(0.1)
-        return {"known": known.exists()}
+        tune(name, **more)
+    except (KeyboardInterrupt, ConfigError):
+        pass
     finally:
         if RANK == 0:
             known.touch()
+    for _ in range(300):
+        if known.exists():
+            break
+        time.sleep(0.1)
+    return {"known": known.exists()}
 
 
 def scene_failed_sums():

@@ -24,7 +24,7 @@ pytest.importorskip("torch")
 pytest.importorskip("peft")
 SCENES = (
     "one_update draws noise whole in_memory shuffled other_plan other_data other_order engine_fails step_fails "
-    "resumed first_fails gives_up failed_sums"
+    "resumed first_fails gives_up wrong_argument failed_sums"
 ).split()
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -134,7 +134,7 @@ def test_a_killed_process_ends_the_other_and_one_process_finishes_the_run(folder
     assert time.perf_counter() - started < 60
     monkeypatch.chdir(folder)
     found = json.loads(pathlib.Path("0.json").read_text())["killed"]
-    assert found["error"] == "HfDpsynthError" and "another process of this run is gone" in found["text"]
+    assert found["error"] == "HfDpsynthError" and "another process of this run stopped" in found["text"]
     assert charged("killed")["steps-000003-000004"] == "charged"
     from tests.mechanisms.ranks import tune
 
@@ -184,9 +184,10 @@ def test_two_processes_resume_a_run_at_its_checkpoint_and_at_its_rows(scenes):
     assert len(resumed["rows"]["text"]) == 10 and hf_dpsynth.verify("step").ok
 
 
-def test_a_process_that_gives_up_is_not_waited_for(scenes):
-    first, second = scenes["gives_up"]
-    assert second == {"known": True} and "another process of this run is gone" in first["text"]
+@pytest.mark.parametrize("scene", ["gives_up", "wrong_argument"])
+def test_a_process_that_gives_up_is_not_waited_for(scenes, scene):
+    first, second = scenes[scene]
+    assert second == {"known": True} and "another process of this run stopped" in first["text"]
 
 
 def test_the_first_process_alone_warns(played):

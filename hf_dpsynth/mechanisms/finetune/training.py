@@ -3,7 +3,8 @@
 A block of steps is charged before its first batch is drawn and committed after its checkpoint lies on disk. A process
 that is killed inside a block loses that block: its steps stay charged and are not repeated. Checkpoints hold
 parameters and the state of Adam, both functions of noisy sums, so a checkpoint is as public as the model; no key, no
-draw and no loss of a record is in it.
+draw and no loss of a record is in it. Of several processes the first one charges, writes and commits; nothing that is
+kept depends on their number, so a run may go on in another.
 """
 
 import io
