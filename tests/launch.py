@@ -1,4 +1,4 @@
-"""Several processes on this machine, as a launcher starts them, in a group of their own that a timeout ends."""
+"""Several processes on this machine, as a launcher starts them; a timeout ends them all."""
 
 import os
 import signal
@@ -47,5 +47,9 @@ def _ended(started, seconds):
     finally:
         for one in started:
             if one.poll() is None:
-                os.killpg(one.pid, signal.SIGKILL)
-                one.communicate()
+                one.terminate()  # torchrun ends its processes, which are in groups of their own
+                try:
+                    one.communicate(timeout=40)
+                except subprocess.TimeoutExpired:
+                    os.killpg(one.pid, signal.SIGKILL)
+                    one.communicate()
