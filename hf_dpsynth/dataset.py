@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hf_dpsynth.models.base import Embedder, TextGenerator
     from hf_dpsynth.plans import Plan
     from hf_dpsynth.privacy.budget import PrivacyBudget
+    from hf_dpsynth.privacy.ledger import Ledger
+    from hf_dpsynth.release import Release
     from hf_dpsynth.store import Store
 
 logger = get_logger(__name__)
@@ -154,6 +156,9 @@ def synthesize(
 ) -> Any:
     """Make a new data set that resembles the private one, with differential privacy.
 
+    Fine-tuning runs in several processes where a launcher starts them. Each calls this with the same arguments and
+    the same data; the first one alone writes `out` and charges `budget`; all get the same rows and the same release.
+
     Args:
         ds (`Dataset` or `DatasetDict`): the private data; of a DatasetDict only `split` is read.
         mechanism (`str` or a mechanism, defaults to `"aug-pe"`): a name of `list_mechanisms()`, or an instance.
@@ -215,10 +220,11 @@ def synthesize(
     from hf_dpsynth.mechanisms.planning import check_seed, plan_synthesis, privacy_unit
     from hf_dpsynth.privacy.records import PrivateRecords
     from hf_dpsynth.publish.folder import record
-    from hf_dpsynth.release import Release, remember, rows_of
-    from hf_dpsynth.run import Run, devices, keys, opened
+    from hf_dpsynth.release import remember
+    from hf_dpsynth.run import Run, devices, hand_out, keys, opened_by_all
 
     found: Synthesizer = registry.resolve(mechanism, params, "synthesize")
+    processes = devices(found)
     for name, value in (("public", public), ("secrets", secrets)):
         if value is not None and name not in getattr(found, "takes", ()):
             raise ConfigError(f"{found.name} takes no {name}=; leave it out.")
@@ -266,27 +272,16 @@ def synthesize(
         raise ConfigError(f"num_rows= must be given with {why}: its default would publish the number of records.")
     records = PrivateRecords(columns.read_texts(data, column), columns.read_rows(data, conditions), units=users)
     features = columns.output_features(data.features, (column, *conditions), column)
-    with opened(plan, out, budget, {split: records}, resume=resume) as (ledger, store):
-        if not (ledger.finished and store.data_path("train").exists()):
-            run = Run(ledger, store, keys(insecure_noise_seed), devices())
+    with opened_by_all(processes, plan, out, budget, {split: records}, resume=resume) as (ledger, store):
+        if not processes.lead(lambda: ledger.finished and store.data_path("train").exists()):
+            run = Run(ledger, store, keys(insecure_noise_seed), processes)
             rows = [columns.encode(features, row) for row in found.run(records, inputs, plan, run)]
-            store.write_data(
-                "train", tables.parquet_writer(features, {name: [row[name] for row in rows] for name in features})
-            )
-            ledger.finish()
-        notes = tuple(
-            f"{key} was charged and lost when a process stopped; its round was skipped." for key in ledger.lost
-        )
+            values = {name: [row[name] for row in rows] for name in features}
+            processes.lead(lambda: store.write_data("train", tables.parquet_writer(features, values)))
+            processes.lead(ledger.finish)
+        hand_out(store, processes, ("data", *getattr(found, "folders", ())))
         made = tables.read_rows(store.data_path("train"))
-        release = Release(
-            plan=plan,
-            guarantee=ledger.guarantee(),
-            charges=ledger.charges(),
-            notes=notes,
-            guarantee_id=ledger.run_id,
-            rows=rows_of({"train": made}),
-        )
-        release = record(release, store)
+        release = processes.lead(lambda: record(_release_of(plan, ledger, made), store))
         if hasattr(found, "sampler"):
             # the table, not the dataset: a release that held its dataset would keep it alive for ever
             further = partial(_further_rows, found.sampler(inputs, plan, store), plan, made.data.table)
@@ -294,6 +289,21 @@ def synthesize(
     result = _like(ds, {"train": made})
     remember(result, release)
     return result
+
+
+def _release_of(plan: "Plan", ledger: "Ledger", made: Any) -> "Release":
+    """Return the release of synthesized rows, with the rounds that were lost."""
+    from hf_dpsynth.release import Release, rows_of
+
+    notes = (f"{key} was charged and lost when a process stopped; its round was skipped." for key in ledger.lost)
+    return Release(
+        plan=plan,
+        guarantee=ledger.guarantee(),
+        charges=ledger.charges(),
+        notes=tuple(notes),
+        guarantee_id=ledger.run_id,
+        rows=rows_of({"train": made}),
+    )
 
 
 def _declared(present: int, num_records: int | None, mechanism: Any, delta: Any, num_rows: int | None) -> int | None:

@@ -6,7 +6,7 @@ The only module that imports accelerate. Reading ranks and thread counts imports
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.extras import need
@@ -39,7 +39,7 @@ class Devices:
             )
 
     @classmethod
-    def current(cls) -> "Devices":
+    def current(cls) -> Self:
         """Return this process as the launcher's RANK, WORLD_SIZE and LOCAL_WORLD_SIZE describe it."""
         world_size = _environment_number("WORLD_SIZE", 1)
         return cls(_environment_number("RANK", 0), world_size, _environment_number("LOCAL_WORLD_SIZE", world_size))

@@ -2,18 +2,21 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from hf_dpsynth.devices import Devices
 from hf_dpsynth.errors import BudgetExceeded, ConfigError
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.budget import PrivacyBudget
 from hf_dpsynth.privacy.keys import Key
 from hf_dpsynth.privacy.ledger import Ledger
 from hf_dpsynth.privacy.records import PrivateRecords
-from hf_dpsynth.store import Store
+from hf_dpsynth.processes import Processes
+from hf_dpsynth.store import Store, write_whole
+
+_SHARDED = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM")
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,13 @@ class Run:
         ledger (`Ledger`): the door for private records.
         store (`Store`): the run directory.
         keys (`Key`): secret randomness, fresh at each process start.
-        devices (`Devices`): rank, world size and the accelerator.
+        devices (`Processes`): rank, world size and the accelerator; the first process decides and writes.
     """
 
     ledger: Ledger
     store: Store
     keys: Key
-    devices: Devices
+    devices: Processes
 
 
 @contextmanager
@@ -110,13 +113,91 @@ def keys(insecure_noise_seed: int | None) -> Key:
     return Key() if insecure_noise_seed is None else Key.from_insecure_seed(insecure_noise_seed)
 
 
-def devices() -> Devices:
-    """Return this process.
+def devices(mechanism: Any) -> Processes:
+    """Return this process, after it met those that a launcher started with it.
 
+    Args:
+        mechanism (`Synthesizer`): what will run; its attribute `distributed` says whether several processes may.
     Raises:
-        ConfigError: it was started as one of several, which no mechanism supports yet.
+        ConfigError: it was started as one of several and the mechanism takes one, models are to be split over
+            processes, or the processes do not meet.
     """
-    current = Devices.current()
-    if current.world_size > 1:
-        raise ConfigError(f"WORLD_SIZE is {current.world_size}: several processes are not supported. Start one.")
-    return current
+    current, distributed = Processes.current(), getattr(mechanism, "distributed", False)
+    if current.world_size > 1 and not distributed:
+        raise ConfigError(
+            f"WORLD_SIZE is {current.world_size}: several processes are not supported by {mechanism.name}. Start one."
+        )
+    for name in _SHARDED if distributed else ():
+        if os.environ.get(name, "").lower() in ("true", "1", "yes", "on"):
+            raise ConfigError(
+                f"{name} is set, which splits a model over processes: {mechanism.name} clips each record's whole "
+                "gradient, so every process holds the whole model. Launch without it."
+            )
+    return current.join()
+
+
+@contextmanager
+def opened_by_all(
+    processes: Processes,
+    plan: Plan,
+    out: str | os.PathLike[str] | None,
+    budget: PrivacyBudget | None,
+    records: Mapping[str, PrivateRecords],
+    *,
+    resume: bool = True,
+) -> Iterator[tuple[Ledger, Store]]:
+    """Open the run in the first process; the others get an empty directory and ledger of their own, in memory.
+
+    Args:
+        processes (`Processes`): those that run, already met; their connection is closed at the end.
+        plan (`Plan`): as for `opened`, like all that follows.
+        out (`str` or path, *optional*): used by the first process alone.
+        budget (`PrivacyBudget`, *optional*): likewise.
+        records (`Mapping[str, PrivateRecords]`): the private side by split, in full in every process. Sensitive.
+        resume (`bool`, defaults to `True`): whether a directory that holds this plan is continued.
+    Yields:
+        the ledger and the store.
+    Raises:
+        ConfigError: the processes were called with different arguments or data; and what `opened` raises.
+    """
+    with processes.leaving(), ExitStack() as stack:
+        if processes.world_size > 1:
+            _check_alike(processes, plan, records)
+        mine = (out, budget) if processes.is_main else (None, None)
+        yield processes.together(lambda: stack.enter_context(opened(plan, *mine, records, resume=resume)))
+
+
+def _check_alike(processes: Processes, plan: Plan, records: Mapping[str, PrivateRecords]) -> None:
+    """Refuse processes that would not work on the same run: shards are disjoint only in the same order of records."""
+    for rank, other in enumerate(processes.gather(lambda: plan)):
+        names = plan.differences(other)
+        if names:
+            raise ConfigError(
+                f"processes {processes.rank} and {rank} have different plans (they differ in {', '.join(names)}). "
+                "Call synthesize with the same arguments in every process."
+            )
+    # a key of this moment, held in memory: digests of private records leave their process under it alone
+    key = Key(processes.lead(lambda: Key().reveal()))
+    digests = processes.gather(lambda: [key.commit(records[name].chunks()) for name in sorted(records)])
+    if any(digest != digests[0] for digest in digests):
+        raise ConfigError(
+            "the processes hold different records, or the same ones in another order. Load the same data in every "
+            "process."
+        )
+
+
+def hand_out(store: Store, processes: Processes, folders: Sequence[str]) -> None:
+    """Give every process what the first one's run directory releases: no shared file system is assumed.
+
+    Args:
+        store (`Store`): the run directory of this process.
+        processes (`Processes`): those that run.
+        folders (`Sequence[str]`): folders of it. Public.
+    """
+    if processes.world_size == 1:
+        return
+    for name in processes.lead(lambda: store.files_in(folders)):
+        content = processes.lead((store.folder / name).read_bytes)
+        if not processes.is_main:
+            (store.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_whole(store.folder / name, content)

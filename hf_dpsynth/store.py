@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -187,6 +187,11 @@ class Store:
                 _sync(path)
         partial.replace(place)
         _sync(self.folder)
+
+    def files_in(self, folders: Sequence[str]) -> list[str]:
+        """Return the files of some folders of the run, as paths below it."""
+        found = (path for name in folders for path in (self.folder / name).rglob("*") if path.is_file())
+        return sorted(path.relative_to(self.folder).as_posix() for path in found)
 
     def add_time(self, run: str, seconds: float) -> None:
         """Note how long a start of a run took, in RUN.private/: run time follows the number of private records."""

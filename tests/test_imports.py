@@ -13,6 +13,7 @@ FLOORS = (
     {"errors", "logging"},
     {"extras", "guarantees", "registry"},
     {"compute", "devices"},
+    {"processes"},
     {"privacy"},
     {"models", "columns", "formats", "tables"},
     {"data", "plans"},
@@ -67,6 +68,11 @@ def test_the_walk_sees_a_forbidden_arrow(tmp_path):
 def test_accelerate_is_imported_by_devices_alone():
     named = [p.name for p in PACKAGE.rglob("*.py") if re.search(r'import accelerate|need\("accelerate', p.read_text())]
     assert named == ["devices.py"]
+
+
+def test_processes_talk_in_one_module_alone():
+    named = [p.name for p in PACKAGE.rglob("*.py") if "torch.distributed" in p.read_text()]
+    assert named == ["processes.py"]
 
 
 def test_importing_the_package_loads_nothing_heavy():

@@ -40,7 +40,11 @@ class PublicInputs:
 
 
 class Synthesizer(Protocol):
-    """A mechanism that makes a new data set."""
+    """A mechanism that makes a new data set.
+
+    One that runs in several processes has an attribute `distributed = True` and asks `run.devices` who does what;
+    `folders` names what its sampler reads of a run directory.
+    """
 
     name: str
     kind: str
@@ -109,10 +113,12 @@ def label_shares(private: PrivateRecords, plan: Plan, run: Run, sigma: float) ->
     """
     if plan.proportions is not None or len(plan.labels) == 1:
         return plan.proportions or (1.0,)
-    counts = run.ledger.release(
-        "label-counts",
-        count_event(sigma, plan.adjacency),
-        lambda: noisy_label_counts(label_counts(private, plan.labels, run.keys), sigma).tolist(),
+    counts = run.devices.lead(
+        lambda: run.ledger.release(
+            "label-counts",
+            count_event(sigma, plan.adjacency),
+            lambda: noisy_label_counts(label_counts(private, plan.labels, run.keys), sigma).tolist(),
+        )
     )
     return [1.0] * len(plan.labels) if counts is None else counts
 

@@ -18,6 +18,7 @@ from dp_accounting import DpEvent, GaussianDpEvent, NonPrivateDpEvent, PoissonSa
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.extras import need
 from hf_dpsynth.privacy.keys import Key
+from hf_dpsynth.processes import Processes
 
 if TYPE_CHECKING:
     import torch
@@ -240,10 +241,12 @@ def noisy_mean(
     noise_multiplier: float,
     batch_size: int,
     generator: np.random.Generator,
+    processes: Processes | None = None,
 ) -> list["torch.Tensor"]:
     """Return the noisy gradient of a batch: clip, add, noise once, divide by the public expected batch size.
 
     The event is a Gaussian of this noise multiplier, Poisson-sampled where the batch was. An empty batch gives noise.
+    Several processes each bring the records of their shard; their sums are added and the first one draws the noise.
 
     Args:
         gradients (`Iterable[Sequence[torch.Tensor]]`): micro-batches of the records' gradients, for each parameter of
@@ -253,12 +256,18 @@ def noisy_mean(
         noise_multiplier (`float`): noise per unit of sensitivity; 0 adds none.
         batch_size (`int`): the expected number of records in a batch. Public.
         generator (`np.random.Generator`): a secret stream of `keys.Key`, fresh for each step.
+        processes (`Processes`, *optional*): those that hold disjoint records; this one alone when missing.
     Returns:
-        `list[torch.Tensor]`: float32, of the shapes of the parameters. Public once it is accounted for.
+        `list[torch.Tensor]`: float32, of the shapes of the parameters, the same in every process. Public once it is
+            accounted for.
     Sensitivity:
         before the noise, L2 <= clip_norm / batch_size under add-remove and zero-out.
     """
     total = ClippedSum([parameter.shape for parameter in parameters], clip_norm, parameters[0].device)
-    for micro_batch in gradients:
-        total.add(micro_batch)
-    return [noisy / batch_size for noisy in total.noised(noise_multiplier, generator)]
+
+    def fill() -> None:
+        for micro_batch in gradients:
+            total.add(micro_batch)
+
+    noisy = (processes or Processes()).summed(total.sums, fill, lambda: total.noised(noise_multiplier, generator))
+    return [part / batch_size for part in noisy]

@@ -19,6 +19,7 @@ from hf_dpsynth.models.causal_lm import CausalLM
 from hf_dpsynth.privacy.accounting import epsilon, leaves
 from hf_dpsynth.privacy.keys import Key
 from hf_dpsynth.privacy.records import PrivateRecords
+from hf_dpsynth.processes import Processes
 from tests.mechanisms import tiny
 from tests.stubs import CANARY, StubEmbedder, StubGenerator, files_with, reviews
 
@@ -163,7 +164,7 @@ class Loop:
         )
         self.trainable = Trainable(model, method="lora", rank=2, dtype="float32")
         encoder = Encoder(self.trainable.tokenizer, "", (), plan.labels, 16)
-        run = type("Run", (), {"keys": Key.from_insecure_seed(1)})
+        run = type("Run", (), {"keys": Key.from_insecure_seed(1), "devices": Processes()})
         self.training = training.Training(self.mechanism, PrivateRecords(texts), plan, run, self.trainable, encoder)
         self.training._sigma = sigma
         self.kept = []

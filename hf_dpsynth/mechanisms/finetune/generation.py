@@ -1,6 +1,6 @@
 """Sampling from a tuned model: post-processing, at public seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hf_dpsynth.extras import need
@@ -9,6 +9,7 @@ from hf_dpsynth.mechanisms.finetune.prefix_lm import PrefixLoss
 from hf_dpsynth.mechanisms.finetune.trainable import Trainable
 from hf_dpsynth.models.causal_lm import CausalLM
 from hf_dpsynth.privacy.keys import public_seed
+from hf_dpsynth.run import Run
 
 if TYPE_CHECKING:
     from hf_dpsynth.mechanisms.finetune.tuning import FineTuning
@@ -75,3 +76,32 @@ class TunedModel:
 
     def _ended(self, tokens: list[int]) -> list[int]:
         return [*tokens, self._end] if len(tokens) < self._mechanism.max_new_tokens else tokens
+
+
+def written(run: Run, total: int, block: int, sample: Callable[[int, int], list[str]]) -> list[str]:
+    """Return the texts of a run, of which the first process writes what is not on disk yet.
+
+    Each process samples every so many-th block. A block's draws depend on where it starts, not on who makes it.
+
+    Args:
+        run (`Run`): its store and processes.
+        total (`int`): the number of texts.
+        block (`int`): how many are sampled at a time.
+        sample (`Callable[[int, int], list[str]]`): makes the texts from a start to a stop.
+    """
+    here, store = run.devices, run.store
+
+    def share(start: int, stop: int) -> list[list[str]]:
+        starts = range(start, stop, block)[here.rank :: here.world_size]
+        return [sample(first, min(stop, first + block)) for first in starts]
+
+    def wave(start: int, stop: int) -> list[str]:
+        shares = here.gather(lambda: share(start, stop))
+        rounds = range(max(map(len, shares)))
+        blocks = [mine[number] for number in rounds for mine in shares if number < len(mine)]
+        return [text for made in blocks for text in made]
+
+    if here.world_size > 1:  # the others begin where the first one does
+        held = here.lead(lambda: store.grow("rows", 0, block, sample))
+        store.grow("rows", len(held), max(1, len(held)), lambda start, stop: held[start:stop])
+    return store.grow("rows", total, block * here.world_size, wave)

@@ -3,16 +3,18 @@
 A block of steps is charged before its first batch is drawn and committed after its checkpoint lies on disk. A process
 that is killed inside a block loses that block: its steps stay charged and are not repeated. Checkpoints hold
 parameters and the state of Adam, both functions of noisy sums, so a checkpoint is as public as the model; no key, no
-draw and no loss of a record is in it.
+draw and no loss of a record is in it. Of several processes the first one charges, writes and commits; nothing that is
+kept depends on their number, so a run may go on in another.
 """
 
 import io
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hf_dpsynth.compute import per_example
 from hf_dpsynth.errors import ConfigError, PrivacyError, ResumeMismatch
@@ -22,7 +24,7 @@ from hf_dpsynth.mechanisms.base import PublicInputs, Row, label_shares, largest_
 from hf_dpsynth.mechanisms.finetune import reports
 from hf_dpsynth.mechanisms.finetune.chat import ChatEncoder
 from hf_dpsynth.mechanisms.finetune.examples import Encoder, Example
-from hf_dpsynth.mechanisms.finetune.generation import TunedModel
+from hf_dpsynth.mechanisms.finetune.generation import TunedModel, written
 from hf_dpsynth.mechanisms.finetune.model_card import model_card
 from hf_dpsynth.mechanisms.finetune.public_loss import PublicLoss, held_out
 from hf_dpsynth.mechanisms.finetune.trainable import Trainable
@@ -31,7 +33,7 @@ from hf_dpsynth.plans import Label, Plan
 from hf_dpsynth.privacy.accounting import target_mu
 from hf_dpsynth.privacy.keys import public_generator
 from hf_dpsynth.privacy.records import PrivateRecords
-from hf_dpsynth.privacy.sgd import noisy_mean
+from hf_dpsynth.privacy.sgd import PoissonSampling, noisy_mean
 from hf_dpsynth.privacy.units import capped, unit_means
 from hf_dpsynth.run import Run
 from hf_dpsynth.store import Store, file_digest, write_whole
@@ -54,20 +56,21 @@ def synthetic_rows(
     """Tune the base model, write what was trained, and yield the planned rows in a public random order."""
     if plan.num_rows is None or plan.num_records is None or plan.noise_multiplier is None:
         raise ConfigError(f"{mechanism.name} needs num_rows= and num_records=")
-    trainable = trainable_of(mechanism, public, plan)
-    encoder = encoder_of(mechanism, trainable, plan)
-    reports.check(mechanism.report_to, run.store)
+    here, store = run.devices, run.store
+    trainable = here.together(lambda: trainable_of(mechanism, public, plan))
+    encoder = here.together(lambda: encoder_of(mechanism, trainable, plan))
+    here.lead(lambda: reports.check(mechanism.report_to, store))
     sizes = largest_remainder(plan.num_rows, label_shares(private, plan, run, label_noise(mechanism, plan)))
-    if not (run.store.folder / ADAPTER).exists():
+    if here.lead(lambda: not (store.folder / ADAPTER).exists()):
         Training(mechanism, private, plan, run, trainable, encoder, held_out(public, plan, encoder)).fit()
-        run.store.write_folder(ADAPTER, lambda folder: _save(trainable, plan, folder))
-        shutil.rmtree(run.store.folder / _CHECKPOINTS, ignore_errors=True)
+        here.lead(lambda: store.write_folder(ADAPTER, lambda folder: _save(trainable, plan, folder)))
+        shutil.rmtree(store.folder / _CHECKPOINTS, ignore_errors=True)
     else:
-        trainable.restore(trainable.read(run.store.folder / ADAPTER))
-    tuned = TunedModel(trainable, encoder, mechanism)
+        trainable.restore(here.lead(lambda: trainable.read(store.folder / ADAPTER)))
+    tuned = here.together(lambda: TunedModel(trainable, encoder, mechanism))
     wanted = _repeated(sizes)
-    texts = run.store.grow(
-        "rows", len(wanted), tuned.block, lambda start, stop: tuned.sample(wanted[start:stop], plan.seed, start)
+    texts = written(
+        run, len(wanted), tuned.block, lambda start, stop: tuned.sample(wanted[start:stop], plan.seed, start)
     )
     for position in public_generator(plan.seed, "row order").permutation(len(texts)).tolist():
         yield _row(plan, wanted[position], texts[position])
@@ -176,38 +179,38 @@ class Training:
         self._trainable, self._encoder = trainable, encoder
         self._batches = mechanism.batches(plan.num_records or 0)
         self._sigma = plan.noise_multiplier or 0.0
+        # every process caps all units and trains on its own, so that no unit is in two of them
         self._units = capped(private.by_unit(plan.labels), mechanism.max_contributions, run.keys)
+        self._shard = self._units[run.devices.rank :: run.devices.world_size]
         self._public_loss = PublicLoss(trainable.losses, public, mechanism.micro_batch_size)
         self._parameters = trainable.parameters
         self._optimizer = self._torch.optim.Adam(self._parameters, lr=mechanism.learning_rate)
 
     def fit(self) -> None:
         """Run every block of steps that was not charged before, from the last checkpoint on."""
-        ledger = self._run.ledger
-        blocks = [
-            (block, ledger.state(_key(*block))) for block in self._batches.blocks(self._mechanism.checkpoint_every)
-        ]
-        committed = [block for block, state in blocks if state == "committed"]
-        fresh = [block for block, state in blocks if state is None]
+        here, ledger = self._run.devices, self._run.ledger
+        blocks = list(self._batches.blocks(self._mechanism.checkpoint_every))
+        states = here.lead(lambda: [ledger.state(_key(*block)) for block in blocks])
+        committed = [block for block, state in zip(blocks, states, strict=True) if state == "committed"]
+        fresh = [block for block, state in zip(blocks, states, strict=True) if state is None]
         if committed:
             self._resume(_key(*committed[-1]))
         if not fresh:
             return
-        engine, before = self._checked_engine(), self._trainable.state()
+        engine, before = here.together(self._checked_engine), self._trainable.state()
         bar = progress_bar(total=self._batches.steps, initial=fresh[0][0], desc=self._mechanism.name, unit="step")
         with reports.Reports(self._mechanism.report_to, self._plan, self._run, self._public_loss) as report:
             for start, stop in fresh:
                 event, count = self._batches.block_event(self._sigma, start, stop)
-                ledger.steps(_key(start, stop), event, count)
+                here.lead(partial(ledger.steps, _key(start, stop), event, count))
                 for step in range(start, stop):
                     self._step(engine, step)
                     bar.update()
-                ledger.commit(_key(start, stop), {"sha256": self._checkpoint(_key(start, stop))})
-                self._prune(_key(start, stop))
+                here.lead(partial(self._commit, _key(start, stop)))
                 bar.set_postfix_str(report.checkpoint(stop, shown=not bar.disable))
         bar.close()
         engine.close()
-        self._check_moved(before)
+        here.together(lambda: self._check_moved(before))
 
     def _check_moved(self, before: list["torch.Tensor"]) -> None:
         """Refuse to release a model that did not learn: some versions of libraries train nothing and say nothing."""
@@ -235,24 +238,46 @@ class Training:
 
     def _step(self, engine: per_example.Engine, step: int) -> None:
         """Take one step: draw, clip, add, noise, divide by the public expected batch size, update."""
-        chosen = self._batches.batch(self._run.keys, step, len(self._units))
-        units = sorted((self._examples(self._units[place]) for place in chosen), key=lambda unit: len(unit[-1].tokens))
         noisy = noisy_mean(
-            unit_means(engine.gradients([example for unit in units for example in unit]), list(map(len, units))),
+            self._gradients(engine, step),
             self._parameters,
             clip_norm=self._mechanism.clip_norm,
             noise_multiplier=self._sigma,
             batch_size=self._mechanism.batch_size,
             generator=self._run.keys.generator("sgd-noise", step),
+            processes=self._run.devices,
         )
         for parameter, gradient in zip(self._parameters, noisy, strict=True):
             parameter.grad = gradient.to(parameter.dtype)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
 
+    def _gradients(self, engine: per_example.Engine, step: int) -> Iterator[Sequence["torch.Tensor"]]:
+        """Yield the gradients of this process's units of a step, drawn when the first of them is asked for."""
+        units = sorted(
+            (self._examples(self._shard[place]) for place in self._drawn(step)), key=lambda unit: len(unit[-1].tokens)
+        )
+        examples = [example for unit in units for example in unit]
+        yield from unit_means(engine.gradients(examples), [len(unit) for unit in units])
+
     def _examples(self, records: Sequence[tuple[int, str]]) -> list[Example]:
         """Return the examples of a unit's records, the longest last."""
         return sorted((self._encoder.example(*record) for record in records), key=lambda one: len(one.tokens))
+
+    def _drawn(self, step: int) -> Iterable[int]:
+        """Return the places of a step's units in this process's shard. Sensitive."""
+        here, keys = self._run.devices, self._run.keys
+        if isinstance(self._batches, PoissonSampling):
+            return self._batches.batch(keys, step, len(self._shard), rank=here.rank)
+        # one secret order for all, of which each process takes its own
+        slots = here.lead(partial(self._batches.batch, keys, step, len(self._units)))
+        mine: Iterable[int] = slots[slots % here.world_size == here.rank] // here.world_size
+        return mine
+
+    def _commit(self, key: str) -> None:
+        """Write the checkpoint of a block, commit it, and take those before it away."""
+        self._run.ledger.commit(key, {"sha256": self._checkpoint(key)})
+        self._prune(key)
 
     def _checkpoint(self, key: str) -> str:
         """Write parameters and optimizer, and return the digest."""
@@ -273,13 +298,19 @@ class Training:
 
     def _resume(self, key: str) -> None:
         """Go back to the last committed checkpoint."""
+        state = self._run.devices.lead(partial(self._read, key))
+        self._trainable.restore(state["parameters"])
+        self._optimizer.load_state_dict(state["optimizer"])
+
+    def _read(self, key: str) -> dict[str, Any]:
+        """Return what a committed checkpoint holds."""
         path = self._run.store.folder / _CHECKPOINTS / f"{key}.pt"
         held = self._run.ledger.value(key)
         if not path.exists() or file_digest(path) != held["sha256"]:
             raise ResumeMismatch(f"{path} is gone or changed; without it this run cannot resume. Pass another out=.")
-        state = self._torch.load(path, weights_only=True, map_location=self._trainable.device)
-        self._trainable.restore(state["parameters"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        # on the CPU, from where every process puts it on a device of its own
+        found: dict[str, Any] = self._torch.load(path, weights_only=True, map_location="cpu")
+        return found
 
 
 def _key(start: int, stop: int) -> str:

@@ -38,6 +38,10 @@ _POSITIVE = ("learning_rate", "clip_norm", "temperature")
 class FineTuning:
     """What the three methods share.
 
+    Of several processes (`torchrun`, `accelerate launch`) each takes every so many-th record and holds the whole
+    model. In each step their clipped sums are added up, the first one adds the noise, and all take the same update.
+    Further rows are made by each process alone: equal seeds give equal rows.
+
     Args:
         steps (`int`, *optional*): steps of DP-SGD; instead of `epochs`.
         epochs (`float`, *optional*): expected passes over the declared number of privacy units; 10 when both are
@@ -74,6 +78,8 @@ class FineTuning:
     reads_messages: ClassVar[bool] = True
     models_used: ClassVar[tuple[str, ...]] = ("generator",)
     takes: ClassVar[tuple[str, ...]] = ("public",)
+    distributed: ClassVar[bool] = True
+    folders: ClassVar[tuple[str, ...]] = ("adapter",)
 
     steps: int | None = None
     epochs: float | None = None
