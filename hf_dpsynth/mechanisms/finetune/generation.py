@@ -81,7 +81,7 @@ class TunedModel:
 def written(run: Run, total: int, block: int, sample: Callable[[int, int], list[str]]) -> list[str]:
     """Return the texts of a run, of which the first process writes what is not on disk yet.
 
-    Each process samples every so many-th block. A block's draws depend on where it starts, not on who makes it.
+    Each process samples one block at a time. A block's draws depend on where it starts, not on who makes it.
 
     Args:
         run (`Run`): its store and processes.
@@ -91,15 +91,12 @@ def written(run: Run, total: int, block: int, sample: Callable[[int, int], list[
     """
     here, store = run.devices, run.store
 
-    def share(start: int, stop: int) -> list[list[str]]:
-        starts = range(start, stop, block)[here.rank :: here.world_size]
-        return [sample(first, min(stop, first + block)) for first in starts]
+    def share(start: int, stop: int) -> list[str]:
+        first = start + here.rank * block
+        return sample(first, min(stop, first + block)) if first < stop else []
 
     def wave(start: int, stop: int) -> list[str]:
-        shares = here.gather(lambda: share(start, stop))
-        rounds = range(max(map(len, shares)))
-        blocks = [mine[number] for number in rounds for mine in shares if number < len(mine)]
-        return [text for made in blocks for text in made]
+        return [text for made in here.gather(lambda: share(start, stop)) for text in made]
 
     if here.world_size > 1:  # the others begin where the first one does
         held = here.lead(lambda: store.grow("rows", 0, block, sample))
