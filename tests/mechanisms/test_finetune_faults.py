@@ -8,7 +8,6 @@ import pytest
 
 import hf_dpsynth
 from hf_dpsynth.compute import per_example
-from hf_dpsynth.devices import Devices
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.mechanisms.finetune import training
 from hf_dpsynth.mechanisms.finetune.examples import Example
@@ -17,6 +16,7 @@ from hf_dpsynth.mechanisms.finetune.tuning import DPFull, DPLora, DPPromptTuning
 from hf_dpsynth.mechanisms.planning import plan_synthesis
 from hf_dpsynth.privacy.keys import Key
 from hf_dpsynth.privacy.records import PrivateRecords
+from hf_dpsynth.processes import Processes
 from tests.mechanisms import tiny
 from tests.stubs import reviews
 
@@ -64,7 +64,7 @@ def update(folders, kind, method, engine, texts, *, broken=None):
     mechanism = METHODS[method](steps=1, batch_size=4, clip_norm=CLIP, max_tokens=16, dtype="float32")
     plan = plan_synthesis(mechanism, epsilon=math.inf, num_records=64, num_rows=4)
     part = trainable(folders, kind, method)
-    run = type("Run", (), {"keys": Key.from_insecure_seed(1), "devices": Devices()})
+    run = type("Run", (), {"keys": Key.from_insecure_seed(1), "devices": Processes()})
     rules = training.encoder_of(mechanism, part, plan)
     step = training.Training(mechanism, PrivateRecords(texts), plan, run, part, rules)
     step._batches = type("All", (), {"batch": lambda *_: np.arange(len(texts))})()

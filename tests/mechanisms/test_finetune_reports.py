@@ -12,12 +12,12 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict
 
 import hf_dpsynth
-from hf_dpsynth.devices import Devices
 from hf_dpsynth.errors import ConfigError, MissingExtra
 from hf_dpsynth.mechanisms.finetune import reports, training
 from hf_dpsynth.mechanisms.finetune.trainable import Trainable
 from hf_dpsynth.mechanisms.finetune.tuning import DPLora
 from hf_dpsynth.privacy.accounting import epsilon, rdp_epsilon
+from hf_dpsynth.processes import Processes
 from tests.mechanisms import tiny
 from tests.stubs import CANARY, files_with, reviews
 
@@ -381,7 +381,7 @@ def test_public_data_that_cannot_serve_is_refused_before_the_run_directory_is_ma
 
 
 def test_only_the_main_process_reports(model, watched):
-    run = type("Run", (), {"devices": Devices(rank=1, world_size=2)})  # it has no ledger of its own
+    run = type("Run", (), {"devices": Processes(rank=1, world_size=2)})  # it has no ledger of its own
     with reports.Reports(("tensorboard",), None, run, None) as report:
         assert report.checkpoint(2, shown=True) == "" and watched == []
 
