@@ -2,7 +2,7 @@
 
 Train on synthetic, test on real. Each cell is a command of its own and leaves a JSON file; a cell that is there is not
 run again, and a run that was killed goes on from its last checkpoint. Nothing was tuned on these data: learning
-rates, clipping and ranks are the defaults of the mechanisms.
+rates, clipping and ranks are the defaults of the mechanisms, and the templates were written down once.
 
     python -m benchmarks.grid run [--data trec] [--folder grid]      every cell that is missing, one after the other
     python -m benchmarks.grid cell trec dp-lora 3 [--folder grid]    one cell
@@ -23,6 +23,7 @@ from pathlib import Path
 ROWS = 3000
 COLUMNS = {"text_column": "text", "label_column": "label"}
 TUNING = {"epochs": 2, "batch_size": 64, "max_tokens": 64, "max_new_tokens": 40, "checkpoint_every": 10}
+TEMPLATES = {"trec": "A question that asks for a {label}:", "movie": "A {label} sentence from a movie review:"}
 PRIVATE_TRAINING = {"steps": 300, "batch_size": 256}
 CELLS = [
     *[("trec", source, epsilon) for source, epsilon in (
@@ -53,8 +54,8 @@ def make(data, source, epsilon, train, folder):
     start = time.perf_counter()
     shares = {"negative": 0.5, "positive": 0.5} if data == "movie" else None
     rows = train.synthesize(
-        source, epsilon=epsilon, **COLUMNS, label_proportions=shares, num_records=ROWS, num_rows=ROWS, params=TUNING,
-        out=folder / f"{data}-{source}-eps{epsilon:g}",
+        source, epsilon=epsilon, **COLUMNS, label_proportions=shares, num_records=ROWS, num_rows=ROWS,
+        params=TUNING | {"prompt_template": TEMPLATES[data]}, out=folder / f"{data}-{source}-eps{epsilon:g}",
     )  # fmt: skip
     return rows, time.perf_counter() - start
 

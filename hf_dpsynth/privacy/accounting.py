@@ -59,6 +59,7 @@ _SERIALISED: dict[str, type[DpEvent]] = {
 }
 _ZCDP_ORDERS = 1 + np.geomspace(1e-3, 1e7, 2000)
 _RDP_ORDERS = np.unique(np.concatenate([1 + np.geomspace(1e-3, 1.0, 60), np.arange(2.0, 257.0), [384.0, 512.0]]))
+_SMALLEST_EPSILON = 1e-4
 _LARGEST_MULTIPLIER = 2e5  # the exact law of larger noise takes too long to write down
 _SMALLEST_MULTIPLIER = 1e-4
 
@@ -257,8 +258,12 @@ def calibrate(
     Returns:
         `float`: the noise multiplier with five significant digits.
     Raises:
-        ConfigError: no multiplier between 1e-4 and 2e5 reaches the target.
+        ConfigError: epsilon is below 1e-4, or no multiplier between 1e-4 and 2e5 reaches it.
     """
+    if epsilon_target < _SMALLEST_EPSILON:
+        raise ConfigError(
+            f"epsilon is {epsilon_target:g}; the accountant resolves no less than {_SMALLEST_EPSILON:g}. Raise epsilon=."
+        )
     discretisation = interval(epsilon_target)
 
     def cost(multiplier: float) -> float:
@@ -266,6 +271,9 @@ def calibrate(
             return rdp_epsilon(make_event(multiplier), delta, adjacency=adjacency)
         return epsilon(make_event(multiplier), delta, adjacency=adjacency, discretisation=discretisation)
 
+    fixed = (leaf.sigma for leaf in leaves(make_event(1.0)) if isinstance(leaf, DiscreteGaussianDpEvent))
+    if max(fixed, default=0.0) > _LARGEST_MULTIPLIER:  # its table of probabilities would not fit into memory
+        raise _too_much_noise(epsilon_target)
     if start is None:
         start = _guess(make_event(1.0), gaussian_mu(epsilon_target, delta))
     multiplier = round_up(_root(cost, epsilon_target, start))
