@@ -21,7 +21,7 @@ from hf_dpsynth.downstream.sources import DP_ON_REAL, Source, in_short
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.extras import need
 from hf_dpsynth.guarantees import ApproxDP
-from hf_dpsynth.plans import default_delta
+from hf_dpsynth.mechanisms.planning import check_delta
 from hf_dpsynth.privacy.accounting import calibrate
 from hf_dpsynth.privacy.keys import Key
 from hf_dpsynth.privacy.sgd import PoissonSampling, noisy_mean
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 ADJACENCY = "zero-out"  # the sampling probability is a function of the number of rows
 _ASSUMPTIONS = ("the number of training rows and the names of the classes are public, not protected",)
-_LEAST_RECORDS = 1000  # below, no default of delta is small enough to mean something
 _CHECK_TEXTS = ("a", "a good film", "one of the longer texts, which says a little more than the other two did")
 
 
@@ -114,20 +113,8 @@ class DPOnReal:
         Raises:
             ConfigError: `delta` is missing and there are too few rows for its default.
         """
-        delta = 0.0 if math.isinf(self.epsilon) else self._delta(num_records)
+        delta = 0.0 if math.isinf(self.epsilon) else check_delta(self.delta, self.epsilon, num_records) or 0.0
         return ApproxDP(epsilon=self.epsilon, delta=delta, neighbours=ADJACENCY, assumptions=_ASSUMPTIONS)
-
-    def _delta(self, num_records: int) -> float:
-        if self.delta == "1/n":
-            return 1 / max(2, num_records)
-        if self.delta is not None:
-            return float(self.delta)
-        if num_records < _LEAST_RECORDS:
-            raise ConfigError(
-                f"delta= must be given: the training rows are {num_records}, and its default needs at least "
-                f"{_LEAST_RECORDS}"
-            )
-        return default_delta(num_records)
 
     def schedule(self, num_records: int) -> Schedule:
         """Fix batches, noise and guarantee for a public number of training rows. Reads no rows.

@@ -158,8 +158,12 @@ def check_seed(seed: Any) -> int:
     return int(seed)
 
 
-def _delta(delta: Any, epsilon: float, num_records: int | None) -> float | None:
-    """Return the delta to plan with; None only when epsilon is infinite."""
+def check_delta(delta: Any, epsilon: float, num_records: int | None) -> float | None:
+    """Return the delta to plan with; None only when epsilon is infinite.
+
+    Raises:
+        ConfigError: it is out of range, or its default is asked for fewer than 1000 declared records.
+    """
     if delta == "1/n":
         if num_records is None or num_records < 2:
             raise ConfigError("delta='1/n' needs a declared num_records of at least 2. Pass num_records=.")
@@ -267,7 +271,7 @@ def plan_synthesis(
         uses = uses or "num_records"
         num_rows = num_rows or (num_records if level == "record" else None)
     relation = _adjacency(adjacency, uses)
-    delta = _delta(delta, epsilon, num_records)
+    delta = check_delta(delta, epsilon, num_records)
     facts = Facts(
         num_records=num_records if uses else None,
         num_rows=num_rows,

@@ -262,7 +262,7 @@ def calibrate(
     """
     if epsilon_target < _SMALLEST_EPSILON:
         raise ConfigError(
-            f"epsilon is {epsilon_target:g}; the accountant resolves no less than {_SMALLEST_EPSILON:g}. Raise epsilon=."
+            f"epsilon is {epsilon_target:g}; the least that is resolved is {_SMALLEST_EPSILON:g}. Raise epsilon=."
         )
     discretisation = interval(epsilon_target)
 
