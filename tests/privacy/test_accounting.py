@@ -171,9 +171,13 @@ def test_a_stored_event_off_the_allow_list_is_refused(data):
         accounting.event_from_json(data)
 
 
-def test_an_epsilon_that_no_float_noise_reaches_is_refused():
-    with pytest.raises(ConfigError, match="noise"):
+def test_an_epsilon_that_cannot_be_reached_is_refused_at_once():
+    with pytest.raises(ConfigError, match="epsilon is 1e-09; the least"):
         accounting.calibrate(lambda s: rounds(s, 1), 1e-9, 1e-9)
+    with pytest.raises(ConfigError, match="noise multiplier above 200000"):
+        accounting.calibrate(lambda s: rounds(s, 1000), 1e-4, 1e-12)
+    with pytest.raises(ConfigError, match="noise multiplier above 200000"):
+        accounting.calibrate(lambda s: rounds(3e5, 1), 1.0, 1e-5)
 
 
 @given(st.floats(1e-6, 1e9))
