@@ -57,14 +57,14 @@ def facts(made):
     }  # fmt: skip
 
 
-def loop(here, texts, sigma=0.0, key=None, **options):
+def loop(here, texts, sigma=0.0, key=None, units=None, **options):
     """Return a training of these texts whose update stays in the parameters' gradients."""
     mechanism = DPLora(**{**PARAMS, "batch_size": 4, "engine": "loop"} | options)
     plan = plan_synthesis(mechanism, epsilon=math.inf, num_records=8, num_rows=4)
     trainable = Trainable("model", method="lora", rank=2, dtype="float32")
     run = type("Run", (), {"keys": key or Key.from_insecure_seed(1), "devices": here})
     encoder = Encoder(trainable.tokenizer, "", (), plan.labels, 16)
-    made = training.Training(mechanism, PrivateRecords(texts), plan, run, trainable, encoder)
+    made = training.Training(mechanism, PrivateRecords(texts, units=units), plan, run, trainable, encoder)
     made._sigma = sigma
     made._optimizer = type("Keep", (), {"step": lambda _: None, "zero_grad": lambda _, set_to_none: None})()
     return made
@@ -105,9 +105,11 @@ def scene_draws():
         made = loop(here, texts)
         poisson = [number in made._drawn(step) for step in range(60) for number in range(25)]
         shuffled = loop(here, texts[:7], sampling="shuffle")
+        by_user = loop(here, texts, units=[number % 7 for number in range(51)])
         slots = [[int(place) * 2 + RANK for place in shuffled._drawn(step)] for step in range(4)]
         return {
-            "shard": [text for _, text in made._shard], "poisson": poisson, "slots": slots,
+            "shard": [text for unit in made._shard for _, text in unit], "poisson": poisson, "slots": slots,
+            "users": [sorted(text for _, text in unit) for unit in by_user._shard],
             "fresh": [keys(None).generator("draws").random(), keys(3).generator("draws").random()],
         }  # fmt: skip
 

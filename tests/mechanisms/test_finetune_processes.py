@@ -76,6 +76,12 @@ def test_shards_are_disjoint_and_complete_and_draws_are_independent(scenes):
     assert first["fresh"][0] != second["fresh"][0] and first["fresh"][1] == second["fresh"][1]
 
 
+def test_a_user_stands_whole_in_one_shard(scenes):
+    first, second = (found["users"] for found in scenes["draws"])
+    wanted = [sorted(f"good {number}" for number in range(user, 51, 7)) for user in range(7)]
+    assert sorted(first + second) == sorted(wanted) and len(first) == 4
+
+
 def test_shuffled_slots_follow_one_order_for_all(scenes):
     first, second = (found["slots"] for found in scenes["draws"])
     steps = [sorted(mine + theirs) for mine, theirs in zip(first, second, strict=True)]

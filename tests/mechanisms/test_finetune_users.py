@@ -189,7 +189,7 @@ class Users(Loop):
         super().__init__(model, texts, sigma=0.0, **options)
         everybody = PrivateRecords(texts, units=users).by_unit(((),))
         most, keys = self.mechanism.max_contributions, self.training._run.keys
-        self.training._units = training.capped(everybody, most, keys)
+        self.training._units = self.training._shard = training.capped(everybody, most, keys)
         self.training._batches = type("All", (), {"batch": lambda *_: np.arange(len(everybody))})()
 
     def sum(self):
