@@ -272,7 +272,8 @@ def synthesize(
         raise ConfigError(f"num_rows= must be given with {why}: its default would publish the number of records.")
     records = PrivateRecords(columns.read_texts(data, column), columns.read_rows(data, conditions), units=users)
     features = columns.output_features(data.features, (column, *conditions), column)
-    with opened_by_all(processes, plan, out, budget, {split: records}, resume=resume) as (ledger, store):
+    ready = partial(found.prepare, inputs, plan) if hasattr(found, "prepare") else None
+    with opened_by_all(processes, plan, out, budget, {split: records}, resume=resume, ready=ready) as (ledger, store):
         if not processes.lead(lambda: ledger.finished and store.data_path("train").exists()):
             run = Run(ledger, store, keys(insecure_noise_seed), processes)
             rows = [columns.encode(features, row) for row in found.run(records, inputs, plan, run)]

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +44,7 @@ def opened(
     records: Mapping[str, PrivateRecords],
     *,
     resume: bool = True,
+    ready: Callable[[Store], None] | None = None,
 ) -> Iterator[tuple[Ledger, Store]]:
     """Open the run directory and the ledger, and hold the budget: nothing has been drawn yet.
 
@@ -53,6 +54,8 @@ def opened(
         budget (`PrivacyBudget`, *optional*): what the plan's events are reserved in.
         records (`Mapping[str, PrivateRecords]`): the private side by split, for the keyed commitment. Sensitive.
         resume (`bool`, defaults to `True`): whether a directory that holds this plan is continued.
+        ready (`Callable`, *optional*): raises what is wrong with the public inputs of a new run, before anything is
+            written or reserved.
     Yields:
         the ledger and the store.
     Raises:
@@ -66,6 +69,8 @@ def opened(
         fresh = not (store.folder / "ledger.db").exists()
         if not fresh and not resume:
             raise ConfigError(f"out={str(out)!r} holds a run and resume=False. Pass another out=, or resume=True.")
+        if fresh and ready is not None:
+            ready(store)
         store.pin(plan)
         key = store.commitment_key(fresh=fresh)
         commitment = key.commit(chunk for name in sorted(records) for chunk in records[name].chunks())
@@ -145,6 +150,7 @@ def opened_by_all(
     records: Mapping[str, PrivateRecords],
     *,
     resume: bool = True,
+    ready: Callable[[Store], None] | None = None,
 ) -> Iterator[tuple[Ledger, Store]]:
     """Open the run in the first process; the others get an empty directory and ledger of their own, in memory.
 
@@ -155,6 +161,7 @@ def opened_by_all(
         budget (`PrivacyBudget`, *optional*): likewise.
         records (`Mapping[str, PrivateRecords]`): the private side by split, in full in every process. Sensitive.
         resume (`bool`, defaults to `True`): whether a directory that holds this plan is continued.
+        ready (`Callable`, *optional*): called by the first process.
     Yields:
         the ledger and the store.
     Raises:
@@ -163,8 +170,10 @@ def opened_by_all(
     with processes.leaving(), ExitStack() as stack:
         if processes.world_size > 1:
             _check_alike(processes, plan, records)
-        mine = (out, budget) if processes.is_main else (None, None)
-        yield processes.together(lambda: stack.enter_context(opened(plan, *mine, records, resume=resume)))
+        out, budget, ready = (out, budget, ready) if processes.is_main else (None, None, None)
+        yield processes.together(
+            lambda: stack.enter_context(opened(plan, out, budget, records, resume=resume, ready=ready))
+        )
 
 
 def _check_alike(processes: Processes, plan: Plan, records: Mapping[str, PrivateRecords]) -> None:

@@ -7,9 +7,10 @@ device computes many rows at once; `loop` needs the memory of one example and ta
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hf_dpsynth.errors import ConfigError, PrivacyError
+from hf_dpsynth.errors import ConfigError, HfDpsynthError, PrivacyError
 from hf_dpsynth.extras import need
 from hf_dpsynth.logging import get_logger
 
@@ -44,7 +45,7 @@ def engine(name: str, model: "torch.nn.Module", losses: "Losses", *, micro_batch
 
     Args:
         name (`str`): `"loop"`, `"hooks"`, or `"auto"`: hooks, unless the gradients of a micro-batch need more than
-            1 GiB.
+            1 GiB; `checked_engine` takes the loop also where hooks do not fit the model, and says so.
         model (`torch.nn.Module`): the model, on its device.
         losses (`Callable`): examples -> their losses, shape (b,), through the model.
         micro_batch_size (`int`): examples that `hooks` computes together.
@@ -232,8 +233,16 @@ def checked_engine(
         ConfigError: an unknown engine, or a model without trainable parameters.
         PrivacyError: a gradient differs, or all of them are zero.
     """
-    check(engine(name, model, losses, micro_batch_size=micro_batch_size), losses, examples, rough=rough)
-    return engine(name, model, losses, micro_batch_size=micro_batch_size)
+    make = partial(engine, model=model, losses=losses, micro_batch_size=micro_batch_size)
+    try:
+        check(make(name), losses, examples, rough=rough)
+    except HfDpsynthError as error:
+        if name != "auto":
+            raise
+        logger.warning("engine='auto' takes the loop, because hooks do not fit this model: %s", error)
+        name = "loop"
+        check(make(name), losses, examples, rough=rough)
+    return make(name)
 
 
 def check(fast: Engine, losses: "Losses", examples: Sequence[Any], *, rough: bool = False) -> None:
@@ -250,8 +259,7 @@ def check(fast: Engine, losses: "Losses", examples: Sequence[Any], *, rough: boo
         PrivacyError: a gradient differs, or all of them are zero.
     """
     torch = need("torch", extra="models", what="per-example gradients")
-    together = [torch.cat(parts) for parts in zip(*fast.gradients(examples), strict=True)]
-    fast.close()
+    together = _together(fast, examples)
     alone = [torch.cat(parts) for parts in zip(*Loop(fast.parameters, losses).gradients(examples), strict=True)]
     largest = max(float(gradient.abs().max()) for gradient in alone)
     worst = max(float((a - b).abs().max()) for a, b in zip(together, alone, strict=True))
@@ -263,3 +271,18 @@ def check(fast: Engine, losses: "Losses", examples: Sequence[Any], *, rough: boo
             f"{worst / largest:.3g} of the largest. This model couples the records of a batch, or its "
             "layers are not supported: use engine='loop', or another model."
         )
+
+
+def _together(fast: Engine, examples: Sequence[Any]) -> list["torch.Tensor"]:
+    """Return an engine's gradients of public examples, and close it."""
+    torch = need("torch", extra="models", what="per-example gradients")
+    try:
+        return [torch.cat(parts) for parts in zip(*fast.gradients(examples), strict=True)]
+    except HfDpsynthError:
+        raise
+    except Exception as error:  # the examples are public, and libraries raise anything for layers they do not know
+        raise ConfigError(
+            f"engine={fast.name!r} fails on this model with {type(error).__name__}: {error}. Use engine='loop'."
+        ) from error
+    finally:
+        fast.close()

@@ -67,6 +67,8 @@ class Synthesizer(Protocol):
 
     # A mechanism that protects users as well as records has units = ("record", "user") and max_contributions; one that
     # reads columns of conversations has reads_messages = True and yields them as `columns.write_messages` does.
+    # A mechanism that can be told that its public inputs do not fit has prepare(public, plan, store), which a new run
+    # calls before anything is reserved or charged.
     # A mechanism that takes `public=` names it in `takes`.
     # A mechanism that can make further rows from what it released also has
     # sampler(public, plan, store) -> Callable[[released rows, number of rows, seed], rows].

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import pathlib
 from functools import cache
 
 import pytest
@@ -263,11 +264,7 @@ def test_without_a_chat_template_nothing_is_spent(tmp_path):
     plain = tiny.save(tmp_path / "plain")
     with pytest.raises(ConfigError, match="no chat template"):
         tune(plain, out="run")
-    import sqlite3
-    from contextlib import closing
-
-    with closing(sqlite3.connect("run/ledger.db")) as database:
-        assert database.execute("SELECT count(*) FROM charges").fetchone() == (0,)
+    assert not pathlib.Path("run/ledger.db").exists()
 
 
 @pytest.mark.parametrize(

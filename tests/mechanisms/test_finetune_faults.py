@@ -11,6 +11,7 @@ from hf_dpsynth.compute import per_example
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.mechanisms.finetune import training
 from hf_dpsynth.mechanisms.finetune.examples import Example
+from hf_dpsynth.mechanisms.finetune.prefix_lm import frozen_head
 from hf_dpsynth.mechanisms.finetune.trainable import Trainable
 from hf_dpsynth.mechanisms.finetune.tuning import DPFull, DPLora, DPPromptTuning
 from hf_dpsynth.mechanisms.planning import plan_synthesis
@@ -206,10 +207,11 @@ def test_memory_that_runs_out_halves_the_micro_batch_of_a_model(folders, error):
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(found, wanted, strict=True))
 
 
-def tune(model, **more):
+def tune(model, *, mechanism="dp-lora", budget=None, public=None, **more):
     params = {"steps": 2, "batch_size": 16, "max_tokens": 16, "max_new_tokens": 4, "dtype": "float32"}
-    settings = {"epsilon": math.inf, "text_column": "text", "num_rows": 2, "generator": model, "out": "run"}
-    return reviews(64).synthesize("dp-lora", params=params | more, **settings)
+    settings = {"text_column": "text", "num_rows": 2, "generator": model, "out": "run", "public": public}
+    settings |= {"epsilon": math.inf} if budget is None else {"epsilon": 1.0, "budget": budget}
+    return reviews(64).synthesize(mechanism, params=params | more, **settings)
 
 
 def test_an_engine_with_other_gradients_stops_before_a_charge(folders, monkeypatch):
@@ -217,7 +219,7 @@ def test_an_engine_with_other_gradients_stops_before_a_charge(folders, monkeypat
     monkeypatch.setattr(per_example.Hooks, "_sample", lambda self, *given: 1.01 * sample(self, *given))
     with pytest.raises(PrivacyError, match=r"engine='hooks' gives gradients that differ"):
         tune(folders["llama"], engine="hooks")
-    assert b"steps-" not in pathlib.Path("run/ledger.db").read_bytes()
+    assert not pathlib.Path("run/ledger.db").exists()
 
 
 def test_a_model_that_did_not_move_is_not_released(folders, monkeypatch):
@@ -245,3 +247,63 @@ def test_an_adapter_that_does_not_read_back_bit_for_bit_is_not_released(folders,
             tune(folders["llama"])
     assert not pathlib.Path("run/adapter").exists()
     assert len(tune(folders["llama"])) == 2 and hf_dpsynth.verify("run").ok
+
+
+@pytest.fixture(scope="module")
+def opt(tmp_path_factory):
+    """A model whose positions and linear layers the hooks of Opacus do not understand."""
+    from transformers import OPTConfig, OPTForCausalLM
+
+    words = tiny.tokenizer()
+    torch.manual_seed(0)
+    config = OPTConfig(
+        vocab_size=len(words), hidden_size=16, ffn_dim=32, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=64, word_embed_proj_dim=16, pad_token_id=words.pad_token_id,
+        bos_token_id=words.bos_token_id, eos_token_id=words.eos_token_id,
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("opt")
+    OPTForCausalLM(config).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("mechanism", ["dp-lora", "dp-full"])
+def test_auto_takes_the_loop_where_hooks_do_not_fit_and_says_so(opt, caplog, mechanism):
+    made = tune(opt, mechanism=mechanism)
+    assert len(made) == 2 and "engine='auto' takes the loop, because hooks do not fit this model" in caplog.text
+
+
+@pytest.mark.parametrize("mechanism", ["dp-lora", "dp-full"])
+def test_what_does_not_fit_is_refused_before_a_budget_is_touched(opt, tmp_path, mechanism):
+    budget = hf_dpsynth.PrivacyBudget(tmp_path / "b.db", epsilon=3, delta=1e-5)
+    with pytest.raises((ConfigError, PrivacyError), match="engine='loop'"):
+        tune(opt, mechanism=mechanism, budget=budget, engine="hooks")
+    assert budget.spent() == 0 and not pathlib.Path("run/plan.json").exists()
+    made = tune(opt, mechanism=mechanism, budget=budget, engine="loop")
+    assert 0 < budget.spent() <= 1.1 and len(made) == 2
+
+
+def test_a_public_loss_that_fails_is_left_out_and_the_run_goes_on(folders, monkeypatch, caplog):
+    def fails(self):
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(training.PublicLoss, "__call__", fails)
+    with caplog.at_level("INFO", logger="hf_dpsynth"):
+        made = tune(folders["llama"], public=["good film"], checkpoint_every=1)
+    said = [record.message for record in caplog.records if "public loss" in record.message]
+    assert len(made) == 2 and said == [
+        "'public loss' failed with RuntimeError and is left out of the reports from now on; the run goes on."
+    ]
+
+
+def test_a_model_that_bends_its_logits_computes_them_itself():
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+
+    options = {
+        "vocab_size": 30, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": 64,
+    }  # fmt: skip
+    for cap, plain in ((30.0, False), (None, True)):
+        torch.manual_seed(0)
+        model = Gemma2ForCausalLM(Gemma2Config(**options, final_logit_softcapping=cap)).requires_grad_(False)
+        assert (frozen_head(model) is not None) is plain

@@ -119,6 +119,7 @@ class Trackio:
             raise OSError(f"the process of Trackio ended with code {code}")
 
 
+_PUBLIC_LOSS = "public loss"
 TRACKERS: dict[str, Callable[[Path, str, dict[str, Any]], Tracker]] = {"tensorboard": TensorBoard, "trackio": Trackio}
 
 
@@ -157,6 +158,7 @@ class Reports:
         self._main = run.devices.is_main
         self._names = tuple(report_to) if self._main else ()
         self._plan, self._run, self._public_loss = plan, run, public_loss
+        self._watches_loss = len(public_loss) > 0
         self._trackers: dict[str, Tracker] = {}
 
     def __enter__(self) -> "Reports":
@@ -205,8 +207,8 @@ class Reports:
         if plan.noise_multiplier and plan.delta is not None and plan.adjacency != "replace-one":
             spent = rdp_epsilon(self._run.ledger.spent(), plan.delta, adjacency=plan.adjacency)
             found["epsilon"] = min(spent, getattr(plan.guarantee, "epsilon", math.inf))
-        if len(self._public_loss):
-            found["public_loss"] = self._public_loss()
+        if self._watches_loss:
+            self._try(_PUBLIC_LOSS, lambda name: found.update(public_loss=self._public_loss()))
         return found
 
     def _open(self, name: str) -> None:
@@ -224,13 +226,17 @@ class Reports:
         }
 
     def _try(self, name: str, step: Callable[[str], Any]) -> None:
-        """Let a tracker do something; whatever it raises, it is left out from then on."""
+        """Let a tracker or the public loss do something; whatever it raises, it is left out from then on."""
         try:
             step(name)
         except Exception as error:  # a tracker is not ours, and steps that are charged must not be lost by it
             logger.warning(
-                "report_to=%r failed with %s and gets no more figures; the run goes on.", name, type(error).__name__
+                "%r failed with %s and is left out of the reports from now on; the run goes on.",
+                name,
+                type(error).__name__,
             )
+            if name == _PUBLIC_LOSS:
+                self._watches_loss = False
             failed = self._trackers.pop(name, None)
             with suppress(Exception):
                 if failed is not None:

@@ -78,7 +78,7 @@ class Trainable:
             self.model,
             virtual=None if self.prompt is None else self._virtual,
             autocast=self.rough,
-            head=frozen_head(self.model),
+            head=frozen_head(self.model, autocast=self.rough),
         )
 
     @property

@@ -50,6 +50,19 @@ _CHECK_TEXTS = ("a", "a short text", "a longer text that says a little more than
 logger = get_logger(__name__)
 
 
+def prepare(mechanism: "FineTuning", public: PublicInputs, plan: Plan, store: Store) -> None:
+    """Try what is public of a run, before anything of it is reserved or charged.
+
+    Raises:
+        ConfigError: the model, its tokenizer, the template, the engine, `public` or `report_to` do not fit.
+    """
+    reports.check(mechanism.report_to, store)
+    trainable = trainable_of(mechanism, public, plan)
+    encoder = encoder_of(mechanism, trainable, plan)
+    held_out(public, plan, encoder)
+    engine_of(mechanism, trainable, encoder).close()
+
+
 def synthetic_rows(
     mechanism: "FineTuning", private: PrivateRecords, public: PublicInputs, plan: Plan, run: Run
 ) -> Iterator[Row]:
@@ -59,10 +72,11 @@ def synthetic_rows(
     here, store = run.devices, run.store
     trainable = here.together(lambda: trainable_of(mechanism, public, plan))
     encoder = here.together(lambda: encoder_of(mechanism, trainable, plan))
+    watched = here.together(lambda: held_out(public, plan, encoder))
     here.lead(lambda: reports.check(mechanism.report_to, store))
     sizes = largest_remainder(plan.num_rows, label_shares(private, plan, run, label_noise(mechanism, plan)))
     if here.lead(lambda: not (store.folder / ADAPTER).exists()):
-        Training(mechanism, private, plan, run, trainable, encoder, held_out(public, plan, encoder)).fit()
+        Training(mechanism, private, plan, run, trainable, encoder, watched).fit()
         here.lead(lambda: store.write_folder(ADAPTER, lambda folder: _save(trainable, plan, folder)))
         shutil.rmtree(store.folder / _CHECKPOINTS, ignore_errors=True)
     else:
@@ -145,6 +159,20 @@ def encoder_of(mechanism: "FineTuning", trainable: Trainable, plan: Plan) -> Enc
     return kind(trainable.tokenizer, mechanism.prompt_template, plan.label_columns, plan.labels, mechanism.max_tokens)
 
 
+def engine_of(mechanism: "FineTuning", trainable: Trainable, encoder: Encoder) -> per_example.Engine:
+    """Return the engine, after its gradients of public examples were compared with plain autograd."""
+    labels = len(encoder.prefixes)
+    public = [encoder.example(number % labels, text) for number, text in enumerate(_CHECK_TEXTS)]
+    return per_example.checked_engine(
+        mechanism.engine,
+        trainable.module,
+        trainable.losses,
+        public,
+        micro_batch_size=mechanism.micro_batch_size,
+        rough=trainable.rough,
+    )
+
+
 def label_noise(mechanism: "FineTuning", plan: Plan) -> float:
     """Return the noise of the label histogram that the plan holds."""
     target = getattr(plan.guarantee, "epsilon", math.inf)
@@ -197,7 +225,7 @@ class Training:
             self._resume(_key(*committed[-1]))
         if not fresh:
             return
-        engine, before = here.together(self._checked_engine), self._trainable.state()
+        engine, before = here.together(self._engine), self._trainable.state()
         bar = progress_bar(total=self._batches.steps, initial=fresh[0][0], desc=self._mechanism.name, unit="step")
         with reports.Reports(self._mechanism.report_to, self._plan, self._run, self._public_loss) as report:
             for start, stop in fresh:
@@ -220,19 +248,9 @@ class Training:
         if not all(bool(self._torch.isfinite(new).all()) for new in after):
             raise PrivacyError("a parameter is not finite after training. Lower learning_rate.")
 
-    def _checked_engine(self) -> per_example.Engine:
-        """Return the engine, after its gradients of public examples were compared with plain autograd."""
-        labels = len(self._encoder.prefixes)
-        texts = [self._encoder.sample(text) for text in _CHECK_TEXTS]
-        public = [self._encoder.example(number % labels, text) for number, text in enumerate(texts)]
-        engine = per_example.checked_engine(
-            self._mechanism.engine,
-            self._trainable.module,
-            self._trainable.losses,
-            public,
-            micro_batch_size=self._mechanism.micro_batch_size,
-            rough=self._trainable.rough,
-        )
+    def _engine(self) -> per_example.Engine:
+        """Return the engine, checked, and say which one it is."""
+        engine = engine_of(self._mechanism, self._trainable, self._encoder)
         logger.info("%s computes per-example gradients with engine=%r", self._mechanism.name, engine.name)
         return engine
 

@@ -185,6 +185,16 @@ class FineTuning:
             return ()
         return ("sampling='shuffle': no amplification is claimed, so the noise is many times that of 'poisson'.",)
 
+    def prepare(self, public: PublicInputs, plan: Plan, store: Store) -> None:
+        """Try the model, its tokenizer, the template and the engine on public texts, before anything is reserved.
+
+        Raises:
+            ConfigError: one of them does not fit.
+        """
+        from hf_dpsynth.mechanisms.finetune.training import prepare
+
+        prepare(self, public, plan, store)
+
     def run(self, private: PrivateRecords, public: PublicInputs, plan: Plan, run: Run) -> Iterator[Row]:
         """Tune, write the adapter, and yield the rows of the synthetic set."""
         from hf_dpsynth.mechanisms.finetune.training import synthetic_rows
