@@ -99,6 +99,8 @@ def _check_budget(budget: PrivacyBudget | None, plan: Plan) -> None:
     if not isinstance(budget, PrivacyBudget):
         raise ConfigError(f"budget= is of type {type(budget).__name__}; pass a hf_dpsynth.PrivacyBudget.")
     budget.check(unit=getattr(plan.guarantee, "unit", "record"), adjacency=plan.adjacency, delta=plan.delta)
+    if plan.unit_column is not None:
+        budget.hold_column(plan.unit_column)
 
 
 def _reserve(budget: PrivacyBudget | None, plan: Plan, ledger: Ledger, store: Store, *, fresh: bool) -> None:

@@ -31,6 +31,7 @@ from hf_dpsynth.privacy.accounting import (
 )
 from hf_dpsynth.privacy.ledger import connect, transaction
 
+_UNITS = ("record", "user", "word")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS budget (
     only INTEGER PRIMARY KEY CHECK (only = 1), epsilon TEXT, delta TEXT, unit TEXT, adjacency TEXT
@@ -40,6 +41,7 @@ CREATE TABLE IF NOT EXISTS runs (
     metric TEXT NOT NULL, state TEXT NOT NULL CHECK (state IN ('reserved', 'settled')), day TEXT NOT NULL
 );
 """
+_COLUMN = "CREATE TABLE IF NOT EXISTS unit_column (only INTEGER PRIMARY KEY CHECK (only = 1), name TEXT NOT NULL)"
 
 
 class PrivacyBudget:
@@ -49,8 +51,8 @@ class PrivacyBudget:
         path (`str` or `Path`): the file; made when missing, with these limits fixed for ever.
         epsilon (`float`): the total that all runs may spend.
         delta (`float`): the delta of the total; 0 for metric budgets (`unit="word"`).
-        unit (`str`, defaults to `"record"`): the privacy unit; `"user"` adds runs over users, whatever their columns
-            are called; `"word"` makes a budget of metric scales.
+        unit (`str`, defaults to `"record"`): the privacy unit; `"user"` adds runs over the users of one column, that
+            of its first run; `"word"` makes a budget of metric scales.
         adjacency (`str`, defaults to `"zero-out"`): the neighbouring relation.
     Raises:
         ConfigError: a limit out of range, or the file holds other limits.
@@ -77,6 +79,11 @@ class PrivacyBudget:
                 raise ConfigError(f"the budget's {name} is {number!r}; it must be a number")
         self.path, self.epsilon, self.delta = Path(path), float(epsilon), float(delta)
         self.unit, self.adjacency = unit, adjacency
+        if unit not in _UNITS:
+            raise ConfigError(
+                f"the budget's unit is {unit!r}; it must be one of {', '.join(_UNITS)}. Runs over the users of a column "
+                "enter a budget with unit='user'."
+            )
         if not 0 < self.epsilon < math.inf:
             raise ConfigError(f"the budget's epsilon is {epsilon}; it must be a finite number > 0")
         if not (self.delta == 0 if self.metric else 0 < self.delta < 1):
@@ -170,6 +177,27 @@ class PrivacyBudget:
             raise ConfigError(f"the run is under {adjacency} adjacency, the budget under {self.adjacency}.")
         if delta != self.delta:
             raise ConfigError(f"the run's delta is {delta}, the budget's is {self.delta}. Pass delta={self.delta}.")
+
+    def hold_column(self, column: str) -> None:
+        """Hold the column whose values are the users, before the first reservation of a run over users.
+
+        Losses over the users of two columns add up for nobody: leaving out one of each is no change of one user. The
+        column is kept although nothing comes to be reserved, so that of two first runs at a time one is refused.
+
+        Args:
+            column (`str`): the column of the run. Public.
+        Raises:
+            ConfigError: the budget is held for another column.
+        """
+        with self._writing() as database:
+            database.execute(_COLUMN)
+            database.execute("INSERT OR IGNORE INTO unit_column VALUES (1, ?)", (column,))
+            (held,) = database.execute("SELECT name FROM unit_column").fetchone()
+            if held != column:
+                raise ConfigError(
+                    f"{self.path.name} is held for the users of the column {held!r}; the run protects those of "
+                    f"{column!r}, and losses over both add up for nobody. Use a budget for each column."
+                )
 
     def reserve(self, run: str, mechanism: str, event: DpEvent, *, metric: str = "") -> None:
         """Reserve a run's planned events; a run that resumes keeps its reservation.

@@ -1,7 +1,9 @@
 """A budget across runs and processes: reserved before anything runs, never overspent, read without writing."""
 
 import pathlib
+import sqlite3
 import textwrap
+from contextlib import closing
 
 import pytest
 from dp_accounting import SelfComposedDpEvent
@@ -57,7 +59,7 @@ def test_spent_and_remaining_are_pure_reads():
 def test_the_limits_are_fixed_when_the_file_is_made():
     budget()
     budget()
-    for other in ({"epsilon": 9.0}, {"delta": 1e-5}, {"unit": "user_id"}, {"adjacency": "replace-one"}):
+    for other in ({"epsilon": 9.0}, {"delta": 1e-5}, {"unit": "user"}, {"adjacency": "replace-one"}):
         with pytest.raises(ConfigError, match="fixed when it was made"):
             budget(**other)
 
@@ -72,6 +74,8 @@ def test_the_limits_are_fixed_when_the_file_is_made():
         {"epsilon": float("nan")},
         {"delta": 0.0},
         {"delta": 1.0},
+        {"unit": "user_id"},
+        {"unit": None},
     ],
 )
 def test_limits_out_of_range_are_refused(limits):
@@ -97,6 +101,35 @@ def test_a_run_per_record_does_not_enter_a_budget_per_user():
     purse.check(unit="user", adjacency="zero-out", delta=1e-6)
     with pytest.raises(ConfigError, match="unit is 'record'"):
         purse.check(unit="record", adjacency="zero-out", delta=1e-6)
+
+
+def test_a_budget_of_an_unknown_unit_names_the_known_ones_and_makes_no_file():
+    with pytest.raises(ConfigError, match=r"unit is 'user_id'; it must be one of record, user, word"):
+        budget(unit="user_id")
+    assert not pathlib.Path("b.db").exists()
+
+
+def test_a_budget_per_user_keeps_the_column_of_its_first_run():
+    budget(unit="user").hold_column("user_id")
+    for purse in (budget(unit="user"), PrivacyBudget.open("b.db")):
+        purse.hold_column("user_id")
+        with pytest.raises(ConfigError, match=r"'user_id'.*'house'.*a budget for each column"):
+            purse.hold_column("house")
+
+
+@pytest.mark.parametrize("opened", [lambda: PrivacyBudget.open("b.db"), lambda: budget(unit="user")])
+def test_a_budget_made_before_columns_were_kept_opens_and_keeps_the_next_one(opened):
+    purse = budget(unit="user")
+    purse.reserve("a", "dp-lora", RUN)
+    with closing(sqlite3.connect("b.db")) as database:
+        database.execute("DROP TABLE IF EXISTS unit_column")
+        database.commit()
+    again = opened()
+    assert again.spent() == pytest.approx(ALONE)
+    again.hold_column("user_id")
+    again.reserve("b", "dp-lora", RUN)
+    with pytest.raises(ConfigError, match="'user_id'"):
+        again.hold_column("house")
 
 
 def test_a_zero_out_run_does_not_enter_an_add_remove_budget():
@@ -147,7 +180,7 @@ def test_a_file_that_is_no_budget_is_refused():
 
 
 def test_a_budget_opens_with_the_limits_it_was_made_with_and_lists_its_runs():
-    purse = budget(unit="user_id", adjacency="replace-one")
+    purse = budget(unit="user", adjacency="replace-one")
     purse.reserve("a", "aug-pe", RUN)
     purse.settle("a", RUN.event)
     purse.reserve("b", "aug-pe", RUN)
