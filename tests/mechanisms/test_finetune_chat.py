@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import pathlib
+from datetime import datetime
 from functools import cache
 
 import pytest
@@ -88,7 +89,42 @@ def test_what_is_written_is_read_back_and_is_what_the_template_writes(name, draw
         assert rendered == words.apply_chat_template(talk, tokenize=False)
     tokens = words(rendered, add_special_tokens=False)["input_ids"]
     assert chat.parse(words.decode(tokens, skip_special_tokens=False)) == talk
-    assert columns.read_messages(columns.write_messages(talk) or "") in (talk, [])
+    written = columns.write_messages(talk)
+    assert columns.read_messages(written) == (talk if any(turn["content"] for turn in talk) else [])
+
+
+TODAY = "<|start_header_id|>system<|end_header_id|>\n\nToday Date: "
+DATED = {
+    "llama-3.2": (
+        "{{- bos_token }}\n{%- if not date_string is defined %}\n    {%- if strftime_now is defined %}\n"
+        "        {%- set date_string = strftime_now('%d %b %Y') %}\n    {%- else %}\n"
+        "        {%- set date_string = '1 Jan 2000' %}\n    {%- endif %}\n{%- endif %}\n"
+        "{{ '" + TODAY + "' + date_string + '<|eot_id|>' }}" + LLAMA_3.removeprefix("{{ bos_token }}"),
+        "<s>" + TODAY + "26 Jul 2024<|eot_id|>",
+    ),
+    "in a macro": (
+        "\n{% macro today() %}It is {{ strftime_now('%A, %Y-%m-%d %H:%M') }}.{% endmacro %}{{ today() }}" + CHATML,
+        "\nIt is Friday, 2024-07-26 00:00.",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DATED)
+def test_a_template_that_writes_the_date_is_given_a_fixed_one(name, monkeypatch):
+    from transformers.utils import chat_template_utils
+
+    template, wanted = DATED[name]
+    made = []
+    for year in (2025, 2031):
+        clock = type("Clock", (), {"now": staticmethod(lambda year=year: datetime(year, 1, 2, 3, 4))})
+        monkeypatch.setattr(chat_template_utils, "datetime", clock)
+        words = letters(template)
+        assert str(year) in words.apply_chat_template(TALK, tokenize=False), "the template reads the clock"
+        made.append((ChatEncoder(words, "", (), ((),), 400), ChatTemplate(words).render(TALK)))
+    (first, rendered), (second, again) = made
+    assert rendered == again and rendered.startswith(wanted) and first.chat.parse(rendered) == TALK
+    written = columns.write_messages(TALK)
+    assert first.example(0, written) == second.example(0, written)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,14 @@ from them, which never fails and reads nothing but roles; sampled text is taken 
 The end of a conversation is not the end of a message: in many templates the end-of-sequence token closes each message,
 and a model that stopped there would write one turn. The end is the end-of-sequence token where the template does not
 use it, else the first special token that it does not use; sampling stops at that token alone.
+
+A template that writes the date of today is given a fixed one: with the day of the call in it the prefix of a model
+would change between its training and its next rows.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import date
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +29,10 @@ from hf_dpsynth.plans import Label
 _LEADS: tuple[tuple[str, ...], ...] = ((), ("user",), ("user", "assistant"), ("system",), ("system", "user"))
 _NEXT: tuple[tuple[str, ...], ...] = ((), ("user",), ("assistant",), ("user", "assistant"))
 _ODD = "\x00 \ufffd \U00013000 \ue000"  # what a vocabulary of words or of a few bytes does not hold
+_DAY = date(2024, 7, 26)  # any day would do
+_REPLACED = "".join(f"|replace('%{code}', '{_DAY.strftime('%' + code)}')" for code in "aAbBdHIjmMpSyY")
+# what transformers hands to templates reads the clock; "+" keeps the line break that a template may begin with
+_FIXED_DATE = f"{{% macro strftime_now(format) %}}{{{{ format{_REPLACED} }}}}{{% endmacro +%}}"
 
 logger = get_logger(__name__)
 Message = dict[str, str]
@@ -79,7 +87,8 @@ class ChatTemplate:
         contents = [f"zq{number}content{number}qz" for number in range(len(roles))]
         messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
         try:
-            text = str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=False))
+            template = _FIXED_DATE + self._tokenizer.get_chat_template()
+            text = str(self._tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False))
         except (TemplateError, TypeError, ValueError):
             return None
         pieces = []
