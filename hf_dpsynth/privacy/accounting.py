@@ -36,9 +36,6 @@ from scipy.stats import norm
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, MultivariateLaplaceDpEvent
 
-# an order of Renyi DP that does not converge is left out and the bound stays valid; a run would say so at each block
-logging.getLogger("absl").addFilter(lambda record: not str(record.msg).startswith("_compute_log_a_frac"))
-
 RELATIONS = {
     "add-remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
     "zero-out": NeighboringRelation.REPLACE_SPECIAL,
@@ -163,9 +160,7 @@ def _gaussian_pld(event: DpEvent, adjacency: str, discretisation: float) -> Any:
 
 
 def rdp_epsilon(event: DpEvent, delta: float, *, adjacency: str = "add-remove") -> float:
-    """Return the epsilon of an event at a delta by Renyi DP: what a budget across adaptive runs adds up.
-
-    A discrete Gaussian enters with its zCDP cost.
+    """Return the epsilon of an event by Renyi DP, as budgets across runs add it up; votes enter with their zCDP cost.
 
     Raises:
         PrivacyError: an event has no RDP under this relation.
@@ -183,7 +178,12 @@ def rdp_epsilon(event: DpEvent, delta: float, *, adjacency: str = "add-remove") 
         accountant.compose(ZCDpEvent(rho))
     if not accountant.supports(compose(others)):
         raise PrivacyError(f"{_names(others)} has no RDP under {adjacency} adjacency.")
-    accountant.compose(compose(others))
+    absl, kept = logging.getLogger("absl"), lambda record: not str(record.msg).startswith("_compute_log_a_frac")
+    absl.addFilter(kept)  # an order that does not converge is left out, and the bound stays valid
+    try:
+        accountant.compose(compose(others))
+    finally:
+        absl.removeFilter(kept)
     return float(accountant.get_epsilon(delta)) if counts else 0.0
 
 

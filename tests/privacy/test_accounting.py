@@ -1,5 +1,6 @@
 """Accounting against independent numbers: published calibrations, enumeration, dp-accounting's own events."""
 
+import logging
 import math
 
 import numpy as np
@@ -189,3 +190,24 @@ def test_an_order_of_renyi_dp_that_does_not_converge_is_left_out_in_silence(capl
     event = SelfComposedDpEvent(PoissonSampledDpEvent(0.25, GaussianDpEvent(0.98)), 6)
     found = accounting.rdp_epsilon(event, 1e-2, adjacency="zero-out")
     assert accounting.epsilon(event, 1e-2, adjacency="zero-out") <= found < 4 and caplog.text == ""
+
+
+def test_orders_that_do_not_converge_are_left_out_in_silence_and_other_warnings_of_absl_are_heard(monkeypatch):
+    heard, compose = [], accounting.RdpAccountant.compose
+    listener, absl = logging.Handler(), logging.getLogger("absl")
+    listener.emit = lambda record: heard.append(record.getMessage())
+
+    def warns(self, event, count=1):
+        absl.warning("_compute_log_a_frac failed to converge after %d iterations", 9)
+        absl.warning("something else")
+        return compose(self, event, count)
+
+    monkeypatch.setattr(accounting.RdpAccountant, "compose", warns)
+    absl.addHandler(listener)
+    try:
+        accounting.rdp_epsilon(SGD, 1e-5)
+        assert heard == ["something else"]
+        absl.warning("_compute_log_a_frac of somebody else")
+        assert heard[1:] == ["_compute_log_a_frac of somebody else"] and absl.filters == []
+    finally:
+        absl.removeHandler(listener)
