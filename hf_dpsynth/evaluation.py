@@ -230,14 +230,14 @@ def _texts(real: Any, plan: Plan | None, text_column: str | None, split: str | N
 
 
 def released_texts(folder: Path, plan: Plan, text_column: str | None) -> list[str]:
-    """Return the texts of every split that a run released."""
+    """Return the texts of every split that a run released; conversations as they are written out."""
     loaded = inputs.load_input(folder / "data")
     splits = loaded.values() if isinstance(loaded, dict) else [loaded]
     column = text_column or plan.text_column
     return [
         text
         for data in splits
-        for text in columns.read_texts(data, columns.text_column(data.features, column))
+        for text in columns.read_texts(data, columns.text_column(data.features, column, messages=True))
         if text is not None
     ]
 
@@ -245,7 +245,9 @@ def released_texts(folder: Path, plan: Plan, text_column: str | None) -> list[st
 def texts_of(
     source: str | os.PathLike[str], text_column: str | None, split: str | None, *, also: str | None = None
 ) -> list[str]:
-    """Return the texts of an input; missing values are left out. As sensitive as the input.
+    """Return the texts of an input, conversations as they are written out. As sensitive as the input.
+
+    Missing values are left out.
 
     Args:
         source (`str` or path): a file, a folder of files, a Hub id or a catalogue name.
@@ -260,7 +262,7 @@ def texts_of(
     loaded = inputs.load_input(source, text_column=text_column or also)
     data = _one(loaded, split, source)
     asked = text_column or (also if also in data.features else None)
-    column = columns.text_column(data.features, asked)
+    column = columns.text_column(data.features, asked, messages=True)
     return [text for text in columns.read_texts(data, column) if text is not None]
 
 

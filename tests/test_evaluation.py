@@ -5,9 +5,9 @@ import pathlib
 import shutil
 
 import pytest
-from datasets import DatasetDict
+from datasets import Dataset, DatasetDict, Features, List, Value
 
-from hf_dpsynth import evaluation
+from hf_dpsynth import columns, evaluation
 from hf_dpsynth.cli import call
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.models import assets
@@ -147,3 +147,41 @@ def test_private_figures_are_never_written_into_a_run(files, capsys):
         assert call(["evaluate", *flags, place]) == 2 and not pathlib.Path(place).exists()
     assert call(["evaluate", *flags, "figures.json"]) == 0
     assert pathlib.Path("figures.json").stat().st_mode & 0o777 == 0o600
+
+
+def conversations(rows):
+    features = Features({"chat": List({"role": Value("string"), "content": Value("string")})})
+    said = [[("user", f"good film {row}"), ("assistant", "dull")] for row in range(rows)]
+    turns = [[{"role": role, "content": content} for role, content in talk] for talk in said]
+    return Dataset.from_dict({"chat": turns}, features=features)
+
+
+def test_conversations_of_a_run_are_compared_and_reported_as_they_are_written_out(tmp_path, capsys):
+    pytest.importorskip("torch")
+    pytest.importorskip("peft")
+    from tests.mechanisms import tiny
+
+    template = "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + '<|end|>' }}{% endfor %}"
+    specials = ["<|user|>", "<|assistant|>", "<|end|>"]
+    model = tiny.save_letters(tmp_path / "model", tiny.letters(specials=specials, chat_template=template))
+    conversations(8).to_parquet("real.parquet")
+    conversations(8).to_json("real.jsonl")
+    params = {
+        "steps": 1, "batch_size": 4, "max_tokens": 60, "max_new_tokens": 8, "dtype": "float32", "engine": "loop",
+    }  # fmt: skip
+    made = conversations(8).synthesize(
+        "dp-lora", epsilon=2.0, delta=1e-2, text_column="chat", num_rows=4, generator=model, params=params, out="run"
+    )
+    for real in ("real.parquet", "real.jsonl"):
+        assert call(["evaluate", "--synthetic", "run", "--real", real, "--metrics", "ngram,length"]) == 0
+    assert evaluation.held("run").results["length"]["num_rows"] == 4
+    written = columns.read_texts(made, "chat")
+    assert evaluation.released_texts(pathlib.Path("run"), made.privacy.plan, None) == written
+    assert evaluation.texts_of("real.jsonl", "chat", None)[3] == "user 11 good film 3assistant 4 dull"
+    report = evaluation.report("run", "real.parquet", embedder=StubEmbedder())
+    page = report.public.read_text(encoding="utf-8")
+    assert "rows are conversations, which are read and shown as one text" in page and "good film" not in page
+    assert report.private is not None
+    for name in ("plan.json", "release.json"):
+        pathlib.Path(f"run/{name}").unlink()
+    assert call(["report", "run"]) == 0, capsys.readouterr().err

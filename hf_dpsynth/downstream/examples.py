@@ -205,7 +205,7 @@ def read_columns(
     """
     others = (label_column, group_column)
     candidates = {name: feature for name, feature in features.items() if text_column or name not in others}
-    text = columns.text_column(candidates, text_column)
+    text = columns.text_column(candidates, text_column, messages=True)
     for column in (name for name in others if name is not None):
         columns.label_columns(features, column, text)
     return text, label_column or ""

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from datasets import ClassLabel, Dataset, Features, Value
+from datasets import ClassLabel, Dataset, Features, List, Value
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,3 +129,14 @@ def test_a_set_aside_part_is_disjoint_and_keeps_groups():
     rest, chosen = found.set_aside(0.2, seed=1)
     assert not set(rest.texts) & set(chosen.texts) and len(rest) + len(chosen) == 50 and len(chosen) == 10
     assert len(chosen.groups) == 10 and CANARY not in repr(chosen)
+
+
+def test_conversations_are_read_as_they_are_written_out():
+    chat = List({"role": Value("string"), "content": Value("string")})
+    features = Features({"chat": chat, "label": Value("string")})
+    turns = [[{"role": "user", "content": text}] for text in ("good", "bad", "fun", "dull")]
+    ds = Dataset.from_dict({"chat": turns, "label": ["pos", "neg"] * 2}, features=features)
+    examples = Examples.of(ds, label_column="label", text_column="chat")
+    assert list(examples.texts) == ["user 4 good", "user 3 bad", "user 3 fun", "user 4 dull"]
+    sides = downstream.split(ds, label_column="label", text_column="chat", holdout=0.5)
+    assert len(sides["train"]) == len(sides["test"]) == 2 and sides["test"].features == features

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hf_dpsynth.columns import read_rows, read_texts, text_column
+from hf_dpsynth.columns import is_messages, read_rows, read_texts, text_column
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.plans import Cost
 from hf_dpsynth.privacy.keys import public_generator
@@ -26,10 +26,14 @@ _MOST_TEXTS = 20_000  # whose n-grams are counted: the memory that they take gro
 
 @dataclass(frozen=True)
 class Row:
-    """One released row: its text, None where there is none, and its labels as one name."""
+    """One released row: its text, None where there is none, and its labels as one name.
+
+    The text of a conversation is its turns, written out.
+    """
 
     text: str | None
     label: str | None = None
+    is_conversation: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,15 +134,14 @@ def _read(path: Path, release: Release) -> list[Row]:
     table = Dataset(InMemoryTable(_table(path)))
     plan = release.plan
     others = (*plan.label_columns, *plan.kept_columns)
-    known = plan.text_column in table.features
-    column = text_column(
-        {name: kind for name, kind in table.features.items() if name not in others},
-        plan.text_column if known else None,
-    )
+    candidates = {name: kind for name, kind in table.features.items() if name not in others}
+    talks = [name for name, kind in candidates.items() if is_messages(kind)]
+    known = plan.text_column if plan.text_column in table.features else next(iter(talks), None)
+    column = text_column(candidates, known, messages=True)
     columns = [name for name in plan.label_columns if name in table.features]
     labels = read_rows(table, columns)
     return [
-        Row(text, _name(label) if columns else None)
+        Row(text, _name(label) if columns else None, column in talks)
         for text, label in zip(read_texts(table, column), labels, strict=True)
     ]
 
@@ -180,6 +183,9 @@ def _limits_of_rows(rows: Sequence[Row], written: Sequence[str]) -> list[str]:
     found, number = [], len(rows)
     if not number:
         found.append("There are no rows, so there is nothing to describe.")
+    if any(row.is_conversation for row in rows):
+        turns = "each turn is its role, the number of its characters and its content"
+        found.append(f"The rows are conversations, which are read and shown as one text: {turns}.")
     if number == 1:
         found.append("There is one row: no share or distribution says anything.")
     elif 0 < number < _FEW:
