@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.privacy.records import PrivateTexts
 
 Label = tuple[Any, ...]
 MAX_LABELS = 1000
@@ -28,12 +29,16 @@ def _is_number(feature: Any) -> bool:
     return kind.lstrip("u").startswith(("int", "float")) and not hasattr(feature, "names")
 
 
+def _turn(feature: Any) -> Mapping[str, Any]:
+    """Return the struct that a column holds lists of; empty for other columns."""
+    inner: Any = feature[0] if isinstance(feature, list) and len(feature) == 1 else getattr(feature, "feature", None)
+    return inner if isinstance(inner, Mapping) and type(feature).__name__ in ("list", "List", "LargeList") else {}
+
+
 def is_messages(feature: Any) -> bool:
     """Return whether a column holds conversations: lists of structs of two strings, role and content."""
-    inner = feature[0] if isinstance(feature, list) and len(feature) == 1 else getattr(feature, "feature", None)
-    if not isinstance(inner, Mapping) or type(feature).__name__ not in ("list", "List", "LargeList"):
-        return False
-    return set(inner) == {"role", "content"} and all(map(_is_string, inner.values()))
+    turn = _turn(feature)
+    return set(turn) == {"role", "content"} and all(map(_is_string, turn.values()))
 
 
 def write_messages(messages: Any) -> str | None:
@@ -80,8 +85,7 @@ def _shown(names: Iterable[str]) -> list[str]:
 def text_column(features: Any, asked: str | None, *, messages: bool = False) -> str:
     """Return the column of text: the one asked for, or the only string column.
 
-    A column of numbers is taken when it is named: its numbers are read as text. So is one of conversations where
-    `messages` is true.
+    A named column of numbers is read as text, and one of conversations is taken where `messages` is true.
 
     Raises:
         ConfigError: no such column, not a text column, or several to choose from.
@@ -104,9 +108,9 @@ def text_column(features: Any, asked: str | None, *, messages: bool = False) -> 
             )
         return asked
     if asked not in strings and not _is_number(features[asked]):
-        raise ConfigError(
-            f"column {asked!r} holds {features[asked]}, not text; the string columns are {_shown(strings)}."
-        )
+        further = set(_turn(features[asked])) > {"role", "content"}
+        way = "of its turns keep only role and content" if further else f"the string columns are {_shown(strings)}"
+        raise ConfigError(f"column {asked!r} holds {features[asked]}, not text; {way}.")
     return asked
 
 
@@ -133,7 +137,7 @@ def label_columns(features: Any, asked: str | Sequence[str] | None, text: str) -
     return columns
 
 
-def read_users(dataset: Any, column: str, taken: Sequence[str]) -> list[Any]:
+def read_users(dataset: Any, column: str, taken: Sequence[str]) -> PrivateTexts:
     """Return the user of each row; None where a row has none. Sensitive.
 
     Args:
@@ -152,7 +156,7 @@ def read_users(dataset: Any, column: str, taken: Sequence[str]) -> list[Any]:
             f"unit={column!r} cannot name the users; they are the values of a string, integer, bool or ClassLabel "
             "column other than the text and the labels."
         )
-    return [user for (user,) in read_rows(dataset, (column,))]
+    return PrivateTexts(user for (user,) in read_rows(dataset, (column,)))
 
 
 def label_domain(
@@ -312,10 +316,8 @@ def read_rows(dataset: Any, columns: Sequence[str]) -> list[Label]:
     """Return the values of columns by row, ClassLabel numbers as names. Sensitive."""
     if not columns:
         return [()] * len(dataset)
-    read = [
-        [_name(dataset.features[column], value) for value in dataset.with_format(None)[column][:]]
-        for column in columns
-    ]
+    plain, features = dataset.with_format(None), dataset.features
+    read = [[_name(features[column], value) for value in plain[column][:]] for column in columns]
     return list(zip(*read, strict=True))
 
 
@@ -334,26 +336,31 @@ def public_rows(
 
     Args:
         public (`Dataset` or `Sequence[str]`): rows with the columns of the private data, or texts. Public.
-        private (`Dataset`): the private data, to tell that it is another object. Sensitive.
+        private (`Dataset`): the private data, to tell that these are other rows of the same kind. Sensitive.
         text (`str`): the column of text.
         labels (`Sequence[str]`): the conditioning columns.
         domain (`Sequence[tuple]`): the declared labels.
     Raises:
-        ConfigError: it is the private data, of another type, lacks a column, or holds no usable row.
+        ConfigError: it is the private data, of another type or kind of text, lacks a column, or has no usable row.
     """
     from datasets import Dataset
 
-    if public is private:
+    talks = is_messages(private.features[text])
+    if isinstance(public, Dataset) and _are_same(public, private):
         raise ConfigError("public= is the private data itself, whose loss would tell of its records. Pass other text.")
     if isinstance(public, Dataset):
         for name in (text, *labels):
             if name not in public.features:
                 raise ConfigError(f"public= has no column {name!r}; its columns are {_shown(public.features)}.")
+        if is_messages(public.features[text]) != talks:
+            kind = "conversations" if talks else "text"
+            raise ConfigError(f"column {text!r} of public= holds no {kind}, unlike the private one. Pass {kind}.")
         rows = list(zip(read_rows(public, labels), read_texts(public, text), strict=True))
     elif not isinstance(public, (list, tuple)) or not all(isinstance(row, str) for row in public):
         raise ConfigError(f"public= is {type(public).__name__}; pass a Dataset (one split) or a list of texts.")
-    elif labels:
-        raise ConfigError(f"public= is a list of texts; pass a Dataset that has {', '.join(labels)} too.")
+    elif talks or labels:
+        needed = "conversations" if talks else f"{', '.join(labels)} too"
+        raise ConfigError(f"public= is a list of texts; pass a Dataset that has {needed}.")
     else:
         rows = [((), row) for row in public]
     known = set(domain)
@@ -361,6 +368,12 @@ def public_rows(
     if not found:
         raise ConfigError(f"public= has no row with text and one of the labels {list(domain)[:5]}.")
     return found
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    """Return whether two data sets are of one origin, or are the same rows in memory in another format."""
+    held = [(ds.data.table, getattr(ds._indices, "table", None)) for ds in (one, other)]
+    return one._fingerprint == other._fingerprint or all(a is b for a, b in zip(*held, strict=True))
 
 
 def output_features(features: Any, columns: Sequence[str], text: str) -> Any:

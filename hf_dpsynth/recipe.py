@@ -289,8 +289,10 @@ def build(values: Mapping[Any, Any]) -> Recipe:
     for name, keys in (("budget", _BUDGET_KEYS), ("public", _DATA_KEYS)):
         if name in arguments:
             arguments[name] = _section(arguments[name], name, keys)
-    if data and arguments.get("public") == data:
-        raise ConfigError("public names what data names: the private records. Name public text.")
+    if data and "public" in arguments and _are_same(data, arguments["public"], values.get("split")):
+        raise ConfigError(
+            "public names what data names, the private records, whose loss would tell of them. Name other text."
+        )
     registry.resolve(mechanism, arguments.get("params"), kind)
     return Recipe(kind=kind, mechanism=mechanism, arguments=arguments, data=data, out=out)
 
@@ -349,6 +351,15 @@ def _labels(name: str, value: Any) -> Any:
 
 def _renamed(data: Mapping[str, str]) -> dict[str, str]:
     return {"source" if name == "path" else name: value for name, value in data.items()}
+
+
+def _are_same(data: Mapping[str, str], public: Mapping[str, str], split: str | None) -> bool:
+    """Return whether two sections name the same rows, however they write the path and what they leave to defaults."""
+    paths = {os.path.realpath(section["path"]) for section in (data, public)}
+    # a Hub data set has one configuration where none is named, and a file one split
+    names = {section["name"] for section in (data, public) if "name" in section}
+    splits = {data.get("split") or split or "train", public.get("split") or "train"}
+    return len(paths) == 1 and len(names) < 2 and (len(splits) == 1 or os.path.isfile(*paths))
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -92,6 +92,46 @@ def test_a_wrong_recipe_is_refused_by_key(text, words):
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("data", "public"),
+    [
+        ("./rows.csv", "rows.csv"),
+        ("rows.csv", "{path: folder/../rows.csv, split: train}"),
+        ("{path: rows.csv, split: train}", "rows.csv"),
+        ("rows.csv", "link.csv"),
+        ("{path: folder, split: train}", "{path: ./folder/}"),
+        ("folder", "{path: folder, split: train}"),
+        ("movie", "{path: movie, split: train}"),
+        ("org/data", "{path: org/data, name: plain}"),
+    ],
+)
+def test_public_text_is_not_the_private_data_however_its_path_is_written(data, public):
+    pathlib.Path("rows.csv").write_text("text\na\n")
+    pathlib.Path("link.csv").symlink_to("rows.csv")
+    pathlib.Path("folder").mkdir()
+    with pytest.raises(ConfigError, match=r"public names what data names.*private records.*Name other text"):
+        load(BASE + f"data: {data}\npublic: {public}\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "public"),
+    [
+        ("rows.csv", "other.csv"),
+        ("folder", "{path: folder, split: test}"),
+        ("folder\nsplit: validation", "{path: folder, split: train}"),
+        ("{path: org/data, name: a}", "{path: org/data, name: b}"),
+    ],
+)
+def test_other_rows_may_be_public(data, public):
+    pathlib.Path("folder").mkdir()
+    for name in ("rows.csv", "other.csv"):
+        pathlib.Path(name).write_text("text\na\n")
+    assert load(BASE + f"data: {data}\npublic: {public}\n").arguments["public"]
+    if "split: validation" in data:
+        with pytest.raises(ConfigError, match="public names what data names"):
+            load(BASE + f"data: {data}\npublic: {{path: folder, split: validation}}\n")
+
+
 def test_a_file_that_cannot_be_read_is_refused():
     pathlib.Path("latin.yaml").write_bytes(b"mechanism: caf\xe9")
     for path, words in (("missing.yaml", "cannot be read"), (".", "cannot be read"), ("latin.yaml", "not UTF-8")):

@@ -13,7 +13,10 @@ from datasets import ClassLabel, Dataset, DatasetDict
 
 import hf_dpsynth
 from hf_dpsynth.errors import ConfigError, MissingExtra
+from hf_dpsynth.mechanisms.base import PublicInputs
 from hf_dpsynth.mechanisms.finetune import reports, training
+from hf_dpsynth.mechanisms.finetune.examples import Example
+from hf_dpsynth.mechanisms.finetune.public_loss import held_out
 from hf_dpsynth.mechanisms.finetune.trainable import Trainable
 from hf_dpsynth.mechanisms.finetune.tuning import DPLora
 from hf_dpsynth.privacy.accounting import epsilon, rdp_epsilon
@@ -340,6 +343,23 @@ def test_texts_alone_serve_where_there_is_no_label_column(model, watched):
     settings = {"label_column": None, "label_proportions": None, "params": {"report_to": "tensorboard"}}
     tune(model, public=["a good film", " ", "dull"], out="run", **settings)
     assert watched[0][1]["public_rows"] == 2 and set(watched[1][1]) == WITH_LOSS
+
+
+def test_public_rows_that_no_token_can_be_learned_of_are_left_out():
+    class Half:
+        """An encoder that has no form for some of the rows, as a chat template may."""
+
+        def example(self, label, text):
+            return Example([1, 2, *[3] * text.count("good")], 2)
+
+    plan = hf_dpsynth.plan("dp-lora", epsilon=math.inf, num_records=64, params=PARAMS)
+    rows = [((), text) for text in ("good good", "bad", "good")]
+    inputs = {"generator": None, "embedder": None}
+    found = held_out(PublicInputs(**inputs, dataset=rows), plan, Half())
+    assert [len(example.tokens) for example in found] == [3, 4]
+    with pytest.raises(ConfigError, match=r"public=.*no token.*Pass"):
+        held_out(PublicInputs(**inputs, dataset=[((), "bad")] * 2), plan, Half())
+    assert held_out(PublicInputs(**inputs), plan, Half()) == []
 
 
 def test_at_most_256_public_rows_are_read(model, watched):

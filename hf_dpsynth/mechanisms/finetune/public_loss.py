@@ -7,6 +7,7 @@ text. It is never read back: no step, rate, stop or choice of a checkpoint depen
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.extras import need
 from hf_dpsynth.mechanisms.base import PublicInputs
 from hf_dpsynth.mechanisms.finetune.examples import Encoder, Example
@@ -26,12 +27,23 @@ def held_out(public: PublicInputs, plan: Plan, encoder: Encoder) -> list[Example
         public (`PublicInputs`): whose `dataset` holds the rows. Public.
         plan (`Plan`): the label domain and the seed.
         encoder (`Encoder`): the rules that private records are encoded by.
+    Returns:
+        `list[Example]`: those that have a token to learn; empty without public rows.
+    Raises:
+        ConfigError: there are public rows, and none has a token to learn.
     """
     rows = public.dataset
     chosen = public_generator(plan.seed, "held-out rows").permutation(len(rows))[:MOST_ROWS]
     numbers = {label: number for number, label in enumerate(plan.labels)}
     examples = [encoder.example(numbers[label], text) for label, text in (rows[row] for row in chosen.tolist())]
-    return sorted(examples, key=lambda example: len(example.tokens))
+    # a chat template has no form for some conversations, whose loss of 0 would be no loss
+    found = [example for example in examples if len(example.tokens) > example.prefix]
+    if examples and not found:
+        raise ConfigError(
+            f"public= has no token to learn in the {len(examples)} rows that are used: the model's chat template has "
+            "no form for them. Pass conversations that begin with a user or a system, and whose roles take turns."
+        )
+    return sorted(found, key=lambda example: len(example.tokens))
 
 
 class PublicLoss:
