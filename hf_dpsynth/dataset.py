@@ -173,9 +173,9 @@ def synthesize(
         num_rows (`int`, *optional*): rows to make; as many as there are records when missing, which publishes n.
         num_records (`int`, *optional*): the number of records, declared public; `len(ds)` where the plan needs it. At
             a user unit the number of users.
-        unit (`str`, *optional*): `"record"`, or where the mechanism offers it the column whose values are the users:
-            all records of a user are then protected together, rows without a user are left out, and `num_rows` must
-            be given. The column is not in the output.
+        unit (`str`, *optional*): `"record"`, never a column, or where the mechanism offers it the column whose values
+            are the users, also when it is named `"user"`: all records of a user are then protected together, rows
+            without a user are left out, and `num_rows` must be given. The column is not in the output.
         label_proportions (`dict`, *optional*): shares of the labels, declared public; bought from the budget when
             missing.
         public (`Dataset` or `Sequence[str]`, *optional*): for mechanisms that take public data. In fine-tuning:
@@ -217,7 +217,7 @@ def synthesize(
     """
     from hf_dpsynth import columns, models, registry
     from hf_dpsynth.mechanisms.base import PublicInputs, Synthesizer
-    from hf_dpsynth.mechanisms.planning import check_seed, plan_synthesis, privacy_unit
+    from hf_dpsynth.mechanisms.planning import check_seed, declared_units, plan_synthesis, privacy_unit
     from hf_dpsynth.privacy.records import PrivateRecords
     from hf_dpsynth.publish.folder import record
     from hf_dpsynth.release import remember
@@ -232,8 +232,8 @@ def synthesize(
     column = columns.text_column(data.features, text_column, messages=getattr(found, "reads_messages", False))
     conditions = columns.label_columns(data.features, label_column, column)
     domain, proportions = columns.label_domain(data.features, conditions, labels, label_proportions)
-    by_user = privacy_unit(found, unit)[0] == "user"
-    users = columns.read_users(data, str(unit), (column, *conditions)) if by_user else None
+    level, owner = privacy_unit(found, unit)
+    users = None if owner is None else columns.read_users(data, owner, (column, *conditions))
     present = len(data) if users is None else len(set(users) - {None})
     if delta is None and budget is not None:
         delta = budget.delta
@@ -249,13 +249,14 @@ def synthesize(
         found,
         epsilon=epsilon,
         delta=delta,
-        num_records=_declared(present, num_records, found, delta, num_rows),
+        num_records=declared_units(
+            found, num_records, present, level, needed=delta in (None, "1/n") or num_rows is None
+        ),
         num_rows=num_rows,
         labels=domain,
         proportions=proportions,
         adjacency=adjacency,
         unit=unit,
-        unit_column=unit if by_user else None,
         account="pld" if budget is None else "rdp",
         assumptions=() if _is_ours(inputs.embedder) or "embedder" not in models_used else (_ROW_INDEPENDENT,),
         seed=check_seed(seed),
@@ -268,7 +269,7 @@ def synthesize(
     for warning in plan.warnings:
         logger.warning("%s", warning)
     if plan.num_rows is None:
-        why = "a user unit" if by_user else "adjacency='add-remove'"
+        why = "a user unit" if users is not None else "adjacency='add-remove'"
         raise ConfigError(f"num_rows= must be given with {why}: its default would publish the number of records.")
     records = PrivateRecords(columns.read_texts(data, column), columns.read_rows(data, conditions), units=users)
     features = columns.output_features(data.features, (column, *conditions), column)
@@ -305,12 +306,6 @@ def _release_of(plan: "Plan", ledger: "Ledger", made: Any) -> "Release":
         guarantee_id=ledger.run_id,
         rows=rows_of({"train": made}),
     )
-
-
-def _declared(present: int, num_records: int | None, mechanism: Any, delta: Any, num_rows: int | None) -> int | None:
-    """Return the number of units that the plan may use: the declared one, or where it needs one, the true one."""
-    needs = delta in (None, "1/n") or num_rows is None or getattr(mechanism, "uses_num_records", False)
-    return present if num_records is None and needs else num_records
 
 
 def _further_rows(sampler: Any, plan: "Plan", table: Any, num_rows: int, seed: int) -> Any:

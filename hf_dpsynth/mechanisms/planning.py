@@ -49,8 +49,8 @@ def plan(
         labels (`Sequence` or `dict`, *optional*): the label domain, declared public.
         label_proportions (`dict`, *optional*): shares of the labels, declared public; bought from the budget when
             missing.
-        unit (`str`, *optional*): the privacy unit, `"record"`; `"user"`, or the name of the column whose values are
-            the users, where the mechanism offers it.
+        unit (`str`, *optional*): the privacy unit, `"record"`; where the mechanism offers it, the name of the column
+            whose values are the users, also when that is `"user"`.
         adjacency (`str`, *optional*): `"add-remove"`, `"zero-out"` or `"replace-one"`; what the plan implies when
             missing.
         params (`dict`, *optional*): fields of the mechanism, only with a name.
@@ -197,7 +197,7 @@ def _adjacency(asked: str | None, uses_num_records: str) -> str:
 
 
 def privacy_unit(mechanism: Any, unit: str | None) -> tuple[str, str | None]:
-    """Return the privacy unit that is asked for, `"record"` or `"user"`, and the column of the users if it is named.
+    """Return the privacy unit that is asked for, `"record"` or `"user"`, and the column whose values are the users.
 
     Raises:
         ConfigError: the mechanism does not offer it.
@@ -208,7 +208,31 @@ def privacy_unit(mechanism: Any, unit: str | None) -> tuple[str, str | None]:
         raise ConfigError(
             f"unit={unit!r} is not offered by {mechanism.name}; it protects each record (unit='record')."
         )
-    return "user", None if unit == "user" else unit
+    return "user", unit
+
+
+def declared_units(
+    mechanism: Any, num_records: int | None, present: int, level: str, *, needed: bool = False
+) -> int | None:
+    """Return the number of privacy units that a plan may use: the declared one, or where it needs one, the true one.
+
+    Args:
+        mechanism (`Synthesizer`): the hyper-parameters.
+        num_records (`int`, *optional*): the declared number.
+        present (`int`): the true one; public where the plan uses it.
+        level (`str`): `"record"` or `"user"`.
+        needed (`bool`, defaults to `False`): whether the call leaves out something that follows from the number.
+    Raises:
+        ConfigError: batches are shuffled and fewer units are declared than there are, so that some had no batch.
+    """
+    needed = needed or getattr(mechanism, "uses_num_records", False)
+    declared = _whole("num_records", num_records)
+    if declared is not None and declared < present and getattr(mechanism, "sampling", "") == "shuffle":
+        raise ConfigError(
+            f"num_records is {declared} and there are {present} {level}s: shuffled batches have a place for each "
+            f"declared one alone. Declare num_records={present}, or leave it out."
+        )
+    return present if declared is None and needed else declared
 
 
 def unit_assumptions(mechanism: Any, adjacency: str, unit: str, column: str | None) -> tuple[str, ...]:
@@ -216,9 +240,8 @@ def unit_assumptions(mechanism: Any, adjacency: str, unit: str, column: str | No
     found = () if adjacency == "add-remove" else (f"the number of {unit}s is public, not protected",)
     if unit == "record":
         return found
-    values = "one declared column" if column is None else f"the column {column!r}"
     most = f"at most {mechanism.max_contributions} records of a user are read in a step, drawn in secret"
-    return (*found, f"a user is a value of {values}", most)
+    return (*found, f"a user is a value of the column {column!r}", most)
 
 
 def plan_synthesis(
@@ -232,7 +255,6 @@ def plan_synthesis(
     proportions: Sequence[float] | None = None,
     adjacency: str | None = None,
     unit: str | None = None,
-    unit_column: str | None = None,
     account: str = "pld",
     assumptions: tuple[str, ...] = (),
     **public: Any,
@@ -250,7 +272,6 @@ def plan_synthesis(
         proportions (`Sequence[float]`, *optional*): declared shares of the labels; bought when missing.
         adjacency (`str`, *optional*): the relation; what the plan implies when missing.
         unit (`str`, *optional*): `"record"`, `"user"`, or the column whose values are the users.
-        unit_column (`str`, *optional*): that column; the same as `unit` when missing.
         account (`str`, defaults to `"pld"`): `"rdp"` under a budget across runs.
         assumptions (`tuple[str, ...]`): sentences that the guarantee must name.
         **public (`Any`): further public fields of `Plan`.
@@ -260,8 +281,7 @@ def plan_synthesis(
         ConfigError: a value is out of range or contradicts another.
     """
     epsilon = check_epsilon(epsilon)
-    level, named = privacy_unit(mechanism, unit)
-    unit_column = unit_column or named
+    level, unit_column = privacy_unit(mechanism, unit)
     num_records, num_rows = _whole("num_records", num_records), _whole("num_rows", num_rows)
     uses = "delta" if delta in (None, "1/n") and not math.isinf(epsilon) else ""
     if getattr(mechanism, "uses_num_records", False):

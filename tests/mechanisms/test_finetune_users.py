@@ -95,11 +95,41 @@ def test_a_plan_of_users_is_a_plan_of_as_many_records():
     records, users = (hf_dpsynth.plan("dp-lora", **SETTINGS, unit=unit) for unit in ("record", "user"))
     assert users.noise_multiplier == records.noise_multiplier and users.event == records.event
     assert (users.num_rows, records.num_rows) == (None, 25_000)
-    assert "a user is a value of one declared column" in users.guarantee.statement()
+    assert "a user is a value of the column 'user'" in users.guarantee.statement()
     more = hf_dpsynth.plan("dp-lora", **SETTINGS, unit="author", num_rows=10)
     assert "of the column 'author'" in more.guarantee.statement()
     assert more.cost.training_tokens == 8 * records.cost.training_tokens
     assert hf_dpsynth.plan("dp-lora", **SETTINGS | {"delta": None}, unit="user").delta == 1e-6
+
+
+def test_unit_user_names_the_column_of_that_name_in_a_plan_and_in_a_run(model):
+    ds = owned().rename_column("user_id", "user")
+    made = tune(model, ds=ds, unit="user")
+    settings = {"epsilon": 2.0, "delta": 1e-2, "num_records": 32, "num_rows": 4, "params": PARAMS}
+    planned = hf_dpsynth.plan("dp-lora", **settings, unit="user")
+    assert made.privacy.guarantee.unit == "user" and planned.unit_column == made.privacy.plan.unit_column == "user"
+    assert planned.guarantee == made.privacy.guarantee and "column 'user'" in made.privacy.statement()
+    with pytest.raises(ConfigError, match="unit='user' names no column"):
+        tune(model, ds=owned(), unit="user")
+
+
+@pytest.mark.parametrize(
+    ("more", "numbers"),
+    [({"num_records": 60}, "60.*64 records"), ({"unit": "user_id", "num_records": 31}, "31.*32 users")],
+)
+def test_shuffled_batches_refuse_a_declared_number_below_the_one_that_is_there(model, more, numbers):
+    ds = owned(n=64) if "unit" not in more else owned()
+    with pytest.raises(ConfigError, match=rf"num_records is {numbers}.*Declare num_records="):
+        tune(model, ds=ds, params={**PARAMS, "sampling": "shuffle"}, out="run", **more)
+    assert not pathlib.Path("run").exists()
+    number = more["num_records"] + (4 if "unit" not in more else 1)
+    made = tune(model, ds=ds, params={**PARAMS, "sampling": "shuffle"}, **{**more, "num_records": number})
+    assert made.privacy.plan.num_records == number
+
+
+def test_a_smaller_declared_number_is_what_poisson_batches_are_drawn_by(model):
+    made = tune(model, ds=owned(n=64), num_records=60)
+    assert made.privacy.plan.num_records == 60 and made.privacy.guarantee.neighbours == "zero-out"
 
 
 def test_recipes_take_the_unit(model):
@@ -129,7 +159,7 @@ def test_the_command_line_takes_the_unit(model, capsys):
     pathlib.Path("r.yaml").write_text("mechanism: dp-lora\nepsilon: 1\ndelta: 1e-5\nnum_records: 1000\n")
     assert cli.call(["plan", "r.yaml", "--unit", "user"]) == 0
     out = capsys.readouterr().out
-    assert "per user" in out and "a user is a value of one declared column" in out
+    assert "per user" in out and "a user is a value of the column 'user'" in out
 
 
 def test_users_of_a_csv_file_stay_as_they_are_written(model):
@@ -281,6 +311,20 @@ def test_budgets_of_users_and_records_do_not_mix(model):
         tune(model, budget=users)
     with pytest.raises(ConfigError, match="unit is 'user', the budget's is 'record'"):
         by_user(model, budget=PrivacyBudget("r.db", epsilon=9.0, delta=1e-2))
+
+
+def test_a_budget_does_not_add_users_of_two_columns(model):
+    budget = PrivacyBudget("u.db", epsilon=9.0, delta=1e-2, unit="user")
+    ds = owned().add_column("house", [f"h{number % 40}" for number in range(96)])
+    by_user(model, ds=ds, budget=budget, delta=None)
+    spent = budget.spent()
+    with pytest.raises(
+        ConfigError, match=r"users of the column 'user_id'.*those of 'house'.*a budget for each column"
+    ):
+        tune(model, ds=ds, unit="house", budget=PrivacyBudget.open("u.db"), delta=None, out="run")
+    assert budget.spent() == spent and not pathlib.Path("run").exists()
+    by_user(model, ds=ds, budget=budget, delta=None)
+    assert budget.spent() > spent
 
 
 def test_the_plan_of_another_column_is_another_plan():
