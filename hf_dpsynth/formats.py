@@ -317,6 +317,8 @@ def check_output(path: Path) -> None:
 def write_rows(dataset: Any, path: Path) -> None:
     """Write rows to a file, whole or not at all. CSV and JSON Lines get the names of a ClassLabel.
 
+    Conversations, and other lists and structs, are JSON in a field of a CSV file.
+
     Args:
         dataset (`Dataset`): released rows. Public.
         path (`Path`): a file whose suffix is .csv, .jsonl or .parquet.
@@ -339,7 +341,11 @@ def _write_csv(dataset: Any, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as handle:
         writer = csv.DictWriter(handle, dataset.column_names, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(_named_rows(dataset))
+        writer.writerows({name: _field(value) for name, value in row.items()} for row in _named_rows(dataset))
+
+
+def _field(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, (list, dict)) else value
 
 
 def _write_lines(dataset: Any, path: Path) -> None:
