@@ -81,8 +81,8 @@ class PrivacyBudget:
         self.unit, self.adjacency = unit, adjacency
         if unit not in _UNITS:
             raise ConfigError(
-                f"the budget's unit is {unit!r}; it must be one of {', '.join(_UNITS)}. Runs over the users of a column "
-                "enter a budget with unit='user'."
+                f"the budget's unit is {unit!r}; it must be one of {', '.join(_UNITS)}. The users of a column are "
+                "unit='user'."
             )
         if not 0 < self.epsilon < math.inf:
             raise ConfigError(f"the budget's epsilon is {epsilon}; it must be a finite number > 0")
