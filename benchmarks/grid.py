@@ -4,9 +4,11 @@ Train on synthetic, test on real. Each cell is a command of its own and leaves a
 run again, and a run that was killed goes on from its last checkpoint. Nothing was tuned on these data: learning
 rates, clipping and ranks are the defaults of the mechanisms, and the templates were written down once.
 
-    python -m benchmarks.grid run [--data trec] [--folder grid]      every cell that is missing, one after the other
-    python -m benchmarks.grid cell trec dp-lora 3 [--folder grid]    one cell
-    python -m benchmarks.grid table [--folder grid]                  what is there
+    python -m benchmarks.grid run [--data trec]      every cell that is missing, one after the other
+    python -m benchmarks.grid cell trec dp-lora 3    one cell
+    python -m benchmarks.grid table                  what is there
+
+`--folder` holds files and run directories; benchmarks/grid when missing.
 """
 
 import argparse
@@ -121,7 +123,7 @@ def main():
     parser.add_argument("verb", choices=("run", "cell", "table"))
     parser.add_argument("cell", nargs="*", help="data, source, epsilon")
     parser.add_argument("--data", nargs="+", default=["trec", "movie"])
-    parser.add_argument("--folder", type=Path, default=Path("grid"))
+    parser.add_argument("--folder", type=Path, default=Path("benchmarks/grid"))
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     logging.getLogger("transformers").setLevel(logging.ERROR)
