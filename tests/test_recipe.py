@@ -99,6 +99,7 @@ def test_a_wrong_recipe_is_refused_by_key(text, words):
         ("rows.csv", "{path: folder/../rows.csv, split: train}"),
         ("{path: rows.csv, split: train}", "rows.csv"),
         ("rows.csv", "link.csv"),
+        ("rows.csv\nsplit: test", "rows.csv"),
         ("{path: folder, split: train}", "{path: ./folder/}"),
         ("folder", "{path: folder, split: train}"),
         ("movie", "{path: movie, split: train}"),
