@@ -3,6 +3,9 @@
 The first process decides and writes, the others follow it. Every method is a collective: each process calls the same
 ones in the same order, whether it holds records or not, and an error of one is an error of all. Errors travel as our
 own messages, which hold no private text, or as the name of a type. A process alone sends nothing and loads no library.
+
+What travels is not encrypted, and sums travel before their noise: the machines and the network between them are
+trusted as the process is that holds the records.
 """
 
 import weakref
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _WHAT = "a run of several processes"
+_MEETING = timedelta(minutes=30)  # as torch.distributed gives the processes to meet
 _PATIENCE = timedelta(hours=24)  # for a process that works; one that dies closes its connection, which shows at once
 
 
@@ -41,7 +45,11 @@ class Processes(Devices):
         """Meet the other processes; a process alone meets nobody.
 
         The connection is one of our own, over gloo: it carries words between processes whose tensors go over nccl,
-        and closing it releases the others.
+        and closing it releases the others that wait for words. It cannot release one that waits for tensors over
+        nccl: see `leaving`.
+
+        Every process must come here. Where a script calls `synthesize` in the first one alone, as under
+        `if is_main_process:`, that one waits for the others for half an hour.
 
         Raises:
             ConfigError: the processes do not meet.
@@ -51,12 +59,14 @@ class Processes(Devices):
         dist = need("torch.distributed", extra="models", what=_WHAT)
         try:
             self.torch_device()
+            meeting = dist.new_group(backend="gloo", timeout=_MEETING)
             self.groups.append(dist.new_group(backend="gloo", timeout=_PATIENCE))
             weakref.finalize(self, _close, self.groups).atexit = False  # an error before `leaving`
+            dist.destroy_process_group(meeting)
         except (RuntimeError, ValueError) as error:
             raise ConfigError(
                 f"WORLD_SIZE is {self.world_size} and the processes do not meet ({error}). Start them with torchrun, "
-                "or on GPUs with accelerate launch."
+                "or on GPUs with accelerate launch, and let all of them make the call, not the main process alone."
             ) from error
         if (dist.get_rank(), dist.get_world_size()) != (self.rank, self.world_size):
             raise ConfigError(
@@ -67,7 +77,13 @@ class Processes(Devices):
 
     @contextmanager
     def leaving(self) -> Iterator[None]:
-        """Close the connection at the end, and at once on an error: no process waits for one that gave up."""
+        """Close the connection at the end, and at once on an error: nobody waits for words of one that gave up.
+
+        Nor for its tensors, where they go over gloo. Over nccl they go over a connection that is not ours and stays
+        open: an error outside `fill` and `finish` of `summed`, such as an interruption, leaves the others waiting in
+        their next `summed` until the process ends and the launcher, torchrun or accelerate launch, ends them, or until
+        nccl's own timeout does. What they had charged stays charged.
+        """
         try:
             yield
             if self.groups:
@@ -163,7 +179,10 @@ class Processes(Devices):
         return _parts(message, sums)
 
     def _send(self, message: "torch.Tensor", *, back: bool) -> None:
-        """Add a message up in the first process, or send the first one's back to all."""
+        """Add a message up in the first process, or send the first one's back to all.
+
+        Over nccl a process that is gone shows late, as `leaving` says; over gloo at once.
+        """
         # gloo takes tensors of a CPU; others go from device to device
         backend = need("torch.distributed", extra="models", what=_WHAT).get_backend()
         direct = message.device.type != "cpu" and backend != "gloo"
