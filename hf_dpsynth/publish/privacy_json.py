@@ -46,6 +46,7 @@ _RECORD = (
 )
 _USER = "persons behind several users, near-duplicates of one text, records of several owners: the unit is one user"
 _SOME = "a change of only some records of a user: its loss is that of leaving the user out and adding the user again"
+_SENT = "what several processes of one run send each other, sums before their noise among it: it is not encrypted"
 _WORD = (
     "persons and whole texts: the losses of all words of a text add up",
     "the number of words of each text, and whatever the assumptions call public",
@@ -174,13 +175,14 @@ def _scope(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
     void = _NOTHING_HOLDS if _voided(plan, guarantee) else ()
     private, user = isinstance(guarantee, MetricDP), guarantee.unit == "user"
     units = (_USER, *(() if plan.adjacency == "replace-one" else (_SOME,))) if user else _RECORD
+    sent = (_SENT,) if _backend(plan.event) == "randomgen" and not private else ()  # gradients may come from several
     unprotected = [f"the number of {guarantee.unit}s"] if plan.num_records is not None else []
     unprotected += [_DOMAIN + name for name in plan.label_columns]
     unprotected += [_CLEAR + name for name in plan.kept_columns]
     reads = [access(leaf, count, guarantee.unit) for leaf, count in leaves(plan.event).items()]
     return {
         "data_accesses_covered": [] if void else reads,
-        "not_covered": [*void, *(_WORD if private else units), *_ALWAYS],
+        "not_covered": [*void, *(_WORD if private else units), *_ALWAYS, *sent],
         "released_artifacts": [_PRIVATIZED if private else _SYNTHETIC, "noisy values in the ledger, and the plan"],
         "unprotected_quantities": unprotected,
         "hyperparameter_tuning": "none",
