@@ -66,7 +66,11 @@ def run_verb(
 
 
 def _run(recipe: "Recipe", output: Path | None) -> None:
-    """Run, write the rows to a file where one is named, and say the guarantee and where the rows are."""
+    """Run, write the rows to a file where one is named, and say the guarantee and where the rows are.
+
+    Of several processes, the first one alone writes and says it.
+    """
+    from hf_dpsynth.devices import Devices
     from hf_dpsynth.formats import check_output, write_rows
 
     if recipe.out is None and output is None:
@@ -77,6 +81,8 @@ def _run(recipe: "Recipe", output: Path | None) -> None:
     if output is not None and recipe.kind == "privatize" and isinstance(private, dict) and len(private) > 1:
         raise ConfigError(f"--output takes one split; pass --split, one of {', '.join(private)}, or --out alone.")
     rows, release = recipe.run(private)
+    if not Devices.current().is_main:
+        return
     if output is not None:
         write_rows(next(iter(rows.values())) if isinstance(rows, dict) else rows, output)
     say(release.statement())

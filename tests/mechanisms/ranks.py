@@ -3,7 +3,9 @@
 A scene that raises gives the error's type and text; each one opens a connection of its own.
 """
 
+import contextlib
 import hashlib
+import io
 import json
 import math
 import os
@@ -11,13 +13,16 @@ import pathlib
 import signal
 import sys
 import time
+from datetime import timedelta
 
 import torch
+from datasets import ClassLabel, Dataset, Features, List, Value
 
 import hf_dpsynth
+from hf_dpsynth import cli, processes
 from hf_dpsynth.compute import per_example
 from hf_dpsynth.errors import ConfigError, PrivacyError
-from hf_dpsynth.mechanisms.finetune import training
+from hf_dpsynth.mechanisms.finetune import reports, training
 from hf_dpsynth.mechanisms.finetune.examples import Encoder
 from hf_dpsynth.mechanisms.finetune.generation import TunedModel
 from hf_dpsynth.mechanisms.finetune.trainable import Trainable
@@ -36,7 +41,7 @@ PARAMS = {
 RANK = int(os.environ.get("RANK", "0"))
 TEXTS = "good film|bad plot|dull|great awful fun|slow bright story|music".split("|")
 fit, drawn, step, checked, sample = (
-    training.Training.fit, training.Training._drawn, training.Training._step, training.Training._checked_engine,
+    training.Training.fit, training.Training._drawn, training.Training._step, training.Training._engine,
     TunedModel.sample,
 )  # fmt: skip
 
@@ -143,6 +148,48 @@ def scene_whole():
     return {**facts(made), "bits": seen["bits"], "again": again[:], "charges again": len(again.privacy.charges)}
 
 
+def talks(number, users):
+    """Labelled conversations of users."""
+    turns = List({"role": Value("string"), "content": Value("string")})
+    features = Features({"chat": turns, "topic": ClassLabel(names=["film", "food"]), "user_id": Value("string")})
+    rows = {"chat": [], "topic": [n % 2 for n in range(number)], "user_id": [f"u{n % users}" for n in range(number)]}
+    for n in range(number):
+        rows["chat"].append([{"role": "user", "content": "good"}, {"role": "assistant", "content": f"no {n}"}])
+    return Dataset.from_dict(rows, features=features)
+
+
+def scene_everything():
+    """Conversations of users with labels, public ones whose loss is logged, and what is tracked."""
+    written, log = [], reports.TensorBoard.log
+
+    def watched(self, values, step):
+        written.append([step, values])
+        log(self, values, step)
+
+    reports.TensorBoard.log = watched
+    params = {**PARAMS, "batch_size": 8, "max_tokens": 60, "steps": 2, "report_to": "tensorboard"}
+    public = talks(3, users=1).remove_columns("user_id")
+    made = tune(
+        f"everything-{RANK}", ds=talks(32, users=16), text_column="chat", label_column="topic", labels=None,
+        num_rows=4, unit="user_id", public=public, generator="chat", params=params,
+    )  # fmt: skip
+    reports.TensorBoard.log = log
+    return {**facts(made), "logged": written}
+
+
+def scene_command_line():
+    """What a process prints and writes; each one names a file of its own."""
+    reviews(64).to_parquet(f"reviews-{RANK}.parquet")
+    flags = (
+        f"reviews-{RANK}.parquet --mechanism dp-lora --epsilon 2 --delta 1e-2 --text-column text --label-column label"
+    )
+    flags += f" --labels pos,neg --num-rows 3 --generator model --out command-{RANK} --output command-{RANK}.jsonl"
+    params = [word for name, value in {**PARAMS, "steps": 2}.items() for word in ("--param", f"{name}={value}")]
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        code = cli.call(["synthesize", *flags.split(), *params])
+    return {"code": code, "printed": printed.getvalue()}
+
+
 def scene_in_memory():
     return facts(tune(None, num_rows=3))
 
@@ -172,7 +219,7 @@ def scene_engine_fails():
             raise PrivacyError("gradients differ")
         return checked(self)
 
-    training.Training._checked_engine = broken
+    training.Training._engine = broken
     tune("engine")
 
 
@@ -249,6 +296,12 @@ def lives_on(name, **more):
     return {"known": known.exists()}
 
 
+def scene_unmet():
+    """The first process alone makes the call; their connections have other numbers from then on."""
+    processes._MEETING = timedelta(seconds=2)
+    return tune("unmet")[:] if RANK == 0 else {}
+
+
 def scene_failed_sums():
     """What the first process sends when a share could not be added, and when noise could not be drawn."""
     here, broadcast, sent = devices(DPLora()), torch.distributed.broadcast, []
@@ -289,7 +342,7 @@ def main():
     found = {}
     for name in sys.argv[1:]:
         training.Training.fit, training.Training._drawn, training.Training._step = fit, drawn, step
-        training.Training._checked_engine, TunedModel.sample, TunedModel.block = checked, sample, 256
+        training.Training._engine, TunedModel.sample, TunedModel.block = checked, sample, 256
         try:
             found[name] = globals()[f"scene_{name}"]()
         except Exception as error:

@@ -24,8 +24,12 @@ pytest.importorskip("torch")
 pytest.importorskip("peft")
 SCENES = (
     "one_update draws noise whole in_memory shuffled other_plan other_data other_order engine_fails step_fails "
-    "resumed first_fails gives_up wrong_argument failed_sums"
+    "resumed first_fails gives_up wrong_argument failed_sums everything command_line unmet"
 ).split()
+TEMPLATE = (
+    "{% for m in messages %}{{ ('<|user|>' if m['role'] == 'user' else m['role']) + ':' + m['content'] + '<|end|>' }}"
+    "{% endfor %}"
+)
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -33,6 +37,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     tiny.save(folder / "model")
+    tiny.save_letters(folder / "chat", tiny.letters(specials=["<|user|>", "<|end|>"], chat_template=TEMPLATE))
     return folder
 
 
@@ -120,6 +125,25 @@ def test_the_first_process_alone_writes_and_charges_what_was_planned(scenes):
     assert list(pathlib.Path().glob("whole-1*")) == [] and files_with("whole-0", CANARY) == []
 
 
+def test_conversations_of_users_with_labels_public_text_and_tracking_run_in_two_processes(scenes):
+    (first, logged), (second, nothing) = ((found, found.pop("logged")) for found in map(dict, scenes["everything"]))
+    assert first == second and len(first["rows"]["chat"]) == 4 and len(first["more"]["chat"]) == 5
+    assert set(first["rows"]) == {"chat", "topic"} and all(first["rows"]["chat"]) and "per user" in first["statement"]
+    assert nothing == [] and "public_loss" in logged[0][1] and logged[-1][0] == 2
+    assert [path.parts[0] for path in pathlib.Path().rglob("events.out.*")] == ["everything-0.private"]
+    facts = json.loads(pathlib.Path("everything-0/privacy.json").read_text())
+    assert any("it is not encrypted" in item for item in facts["scope"]["not_covered"])
+    assert list(pathlib.Path().glob("everything-1*")) == [] and hf_dpsynth.verify("everything-0").ok
+
+
+def test_the_command_line_prints_and_writes_in_the_first_process_alone(scenes):
+    first, second = scenes["command_line"]
+    assert first["code"] == second["code"] == 0 and second["printed"] == ""
+    assert "differentially private" in first["printed"] and "rows: command-0.jsonl" in first["printed"]
+    assert len(pathlib.Path("command-0.jsonl").read_text().splitlines()) == 3
+    assert list(pathlib.Path().glob("command-1*")) == []
+
+
 def test_rows_are_the_same_whoever_makes_them(scenes, monkeypatch):
     from tests.mechanisms.ranks import tune
 
@@ -194,6 +218,12 @@ def test_two_processes_resume_a_run_at_its_checkpoint_and_at_its_rows(scenes):
 def test_a_process_that_gives_up_is_not_waited_for(scenes, scene):
     first, second = scenes[scene]
     assert second == {"known": True} and "another process of this run stopped" in first["text"]
+
+
+def test_a_process_that_makes_the_call_alone_is_told_that_all_must(scenes):
+    first, second = scenes["unmet"]
+    assert first["error"] == "ConfigError" and "not the main process alone" in first["text"] and second == {}
+    assert not pathlib.Path("unmet").exists()
 
 
 def test_the_first_process_alone_warns(played):
