@@ -162,7 +162,8 @@ def encoder_of(mechanism: "FineTuning", trainable: Trainable, plan: Plan) -> Enc
 def engine_of(mechanism: "FineTuning", trainable: Trainable, encoder: Encoder) -> per_example.Engine:
     """Return the engine, after its gradients of public examples were compared with plain autograd."""
     labels = len(encoder.prefixes)
-    public = [encoder.example(number % labels, text) for number, text in enumerate(_CHECK_TEXTS)]
+    texts = [encoder.sample(text) for text in _CHECK_TEXTS]
+    public = [encoder.example(number % labels, text) for number, text in enumerate(texts)]
     return per_example.checked_engine(
         mechanism.engine,
         trainable.module,
