@@ -1,9 +1,10 @@
 """A step of DP-LoRA on SmolLM2 against a non-private step of peft and against stock Opacus, time and peak memory.
 
 `python -m benchmarks.finetune` runs each variant in a process of its own, alternating, and prints medians. A step is
-16 records of exactly 64 tokens, of which 48 are target; all of ours compute the same update. `peft` is the usual
-step: one padded batch, the model's own loss, Adam. `opacus` is GradSampleModule and DPOptimizer as its documentation
-has them, on the per-example loss. The number after `ours-hooks` is the micro-batch.
+16 records of exactly 64 tokens, of which 48 are target; all of ours compute the same update. `peft` is the usual step:
+one padded batch, the model's own loss, Adam; `peft-lean` is the same with what our models have changed in bfloat16:
+plain attention, and inputs of the low-rank layers that are not copied to float32. `opacus` is GradSampleModule and
+DPOptimizer as its documentation has them, on the per-example loss. The number after `ours-hooks` is the micro-batch.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 
-VARIANTS = ("peft", "ours-loop", "ours-hooks-4", "ours-hooks-8", "ours-hooks-16", "opacus")
+VARIANTS = ("peft", "peft-lean", "ours-loop", "ours-hooks-4", "ours-hooks-8", "ours-hooks-16", "opacus")
 ROWS, TOKENS, PREFIX = 16, 64, 16
 
 
@@ -32,10 +33,21 @@ def _trainable(dtype):
     return Trainable("smollm2-135m", method="lora", rank=8, dtype=dtype)
 
 
-def _peft(dtype):
+def _stock(part):
+    """Undo what our models change: peft and Opacus as they come."""
+    part.model.get_base_model().set_attn_implementation("sdpa")
+    for module in part.model.modules():
+        if hasattr(module, "cast_input_dtype_enabled"):
+            module.cast_input_dtype_enabled = True
+    return part
+
+
+def _peft(dtype, lean=False):
     import torch
 
     part, examples = _trainable(dtype), _examples()
+    if not lean:
+        _stock(part)
     tokens = torch.tensor([example.tokens for example in examples])
     labels = tokens.clone()
     labels[:, :PREFIX] = -100
@@ -85,7 +97,7 @@ def _opacus(dtype):
     from opacus.grad_sample import GradSampleModule
     from opacus.optimizers import DPOptimizer
 
-    part, examples = _trainable(dtype), _examples()
+    part, examples = _stock(_trainable(dtype)), _examples()
     part.model.train()
     wrapped = GradSampleModule(part.model, loss_reduction="sum", strict=False)
     optimizer = DPOptimizer(
@@ -114,8 +126,8 @@ def _worker(variant, dtype, steps):
 
     warnings.simplefilter("ignore")
     _, engine, micro = (*variant.split("-"), "", "")[:3]
-    if variant in ("peft", "opacus"):
-        step = {"peft": _peft, "opacus": _opacus}[variant](dtype)
+    if engine in ("", "lean"):
+        step = _opacus(dtype) if variant == "opacus" else _peft(dtype, lean=engine == "lean")
     else:
         step = _ours(dtype, engine, int(micro or 1))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -241,3 +241,23 @@ def test_a_head_that_trains_or_bends_its_logits_is_left_to_the_model(folders):
 
     part.model.forward = bent
     assert frozen_head(part.model) is None
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_inputs_of_low_rank_layers_stay_in_the_precision_of_the_products(folders, dtype):
+    part = Trainable(folders["llama"], method="lora", dtype=dtype)
+    casts = {module.cast_input_dtype_enabled for module in part.model.modules() if hasattr(module, "lora_A")}
+    assert casts == {dtype == "float32"} and {p.dtype for p in part.parameters} == {torch.float32}
+    exact = Trainable(folders["llama"], method="lora", dtype="float32")
+    for one in (part, exact):
+        for number, parameter in enumerate(one.parameters):
+            parameter.data.normal_(0, 0.1, generator=torch.Generator().manual_seed(number))
+    engine = per_example.checked_engine(
+        "hooks", part.module, part.losses, examples(), micro_batch_size=8, rough=part.rough
+    )
+    (found,) = engine.gradients(examples())
+    engine.close()
+    wanted = torch.autograd.grad(exact.losses(examples())[1], exact.parameters)
+    largest = max(float(gradient.abs().max()) for gradient in wanted)
+    tolerance = 0.1 if dtype == "bfloat16" else 1e-4
+    assert all(float((a[1] - b).abs().max()) < tolerance * largest for a, b in zip(found, wanted, strict=True))

@@ -110,6 +110,10 @@ class Trainable:
                 tuned = peft.get_peft_model(self.model, config, autocast_adapter_dtype=True)
         except ValueError as error:
             raise ConfigError(f"target_modules={target_modules!r} fits no layer of {self.name}: {error}") from error
+        for module in tuned.modules():
+            if self.rough and hasattr(module, "cast_input_dtype_enabled"):
+                # inputs stay in bfloat16, in which autocast multiplies anyway: two copies of each less
+                module.cast_input_dtype_enabled = False
         generator = self._generator()
         for name, parameter in tuned.named_parameters():
             if "lora_A" in name:

@@ -47,7 +47,7 @@ class FineTuning:
         epochs (`float`, *optional*): expected passes over the declared number of privacy units; 10 when both are
             missing.
         batch_size (`int`, defaults to `256`): expected privacy units in a batch, which the noisy sum is divided by.
-        micro_batch_size (`int`, defaults to `8`): records that are computed together; does not change the result.
+        micro_batch_size (`int`, defaults to `16`): records that are computed together; does not change the result.
         learning_rate (`float`, defaults to `1e-3`): of Adam; fixed.
         clip_norm (`float`, defaults to `1.0`): largest norm of a privacy unit's gradient; a user's is the mean of the
             gradients of its records.
@@ -84,7 +84,7 @@ class FineTuning:
     steps: int | None = None
     epochs: float | None = None
     batch_size: int = 256
-    micro_batch_size: int = 8
+    micro_batch_size: int = 16
     learning_rate: float = 1e-3
     clip_norm: float = 1.0
     max_contributions: int = 8
