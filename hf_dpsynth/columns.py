@@ -29,6 +29,12 @@ def _is_number(feature: Any) -> bool:
     return kind.lstrip("u").startswith(("int", "float")) and not hasattr(feature, "names")
 
 
+def _is_label(feature: Any) -> bool:
+    """Return whether a column holds ClassLabel, string, integer or bool values: labels, or the names of users."""
+    kind = str(getattr(feature, "dtype", None))
+    return kind in ("string", "large_string", "bool") or kind.lstrip("u").startswith("int")
+
+
 def _turn(feature: Any) -> Mapping[str, Any]:
     """Return the struct that a column holds lists of; empty for other columns."""
     inner: Any = feature[0] if isinstance(feature, list) and len(feature) == 1 else getattr(feature, "feature", None)
@@ -124,10 +130,7 @@ def label_columns(features: Any, asked: str | Sequence[str] | None, text: str) -
     for column in columns:
         if column not in features:
             raise ConfigError(f"column {column!r} does not exist; the columns are {_shown(features)}.")
-        kind = getattr(features[column], "dtype", None)
-        if column == text or not (
-            kind in ("string", "large_string", "bool") or str(kind).lstrip("u").startswith("int")
-        ):
+        if column == text or not _is_label(features[column]):
             raise ConfigError(
                 f"label_column={column!r} cannot be a label; labels are ClassLabel, string, integer or bool columns "
                 "other than the text."
@@ -150,8 +153,7 @@ def read_users(dataset: Any, column: str, taken: Sequence[str]) -> PrivateTexts:
     features = dataset.features
     if column not in features:
         raise ConfigError(f"unit={column!r} names no column; the columns are {_shown(features)}.")
-    kind = str(getattr(features[column], "dtype", None))
-    if column in taken or not (kind in ("string", "large_string", "bool") or kind.lstrip("u").startswith("int")):
+    if column in taken or not _is_label(features[column]):
         raise ConfigError(
             f"unit={column!r} cannot name the users; they are the values of a string, integer, bool or ClassLabel "
             "column other than the text and the labels."
