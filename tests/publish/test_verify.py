@@ -123,7 +123,7 @@ def test_a_metric_scale_is_compared_with_the_events(run):
     assert any("epsilon claimed 3" in line for line in edit(folder, put("parameters.metric_dp.scale", 3)).findings)
     assert any("no scale of the" in line for line in edit(folder, put("parameters.metric_dp.scale", 70)).findings)
     more = put("output.files", [{"path": f"data/{name}.parquet", "sha256": "0" * 64} for name in "ab"])
-    assert any("1 releases of words" in line for line in edit(folder, more).findings)
+    assert any("1 releases of the texts" in line for line in edit(folder, more).findings)
 
 
 def test_bytes_and_files_that_were_added_or_taken_are_found(run):
