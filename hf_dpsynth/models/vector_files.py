@@ -63,7 +63,7 @@ class MappedFile:
         """
         if not self.is_unchanged():
             raise ConfigError(f"{Path(self.path).name} was changed or removed since it was loaded. Load it again.")
-        return np.asarray(np.load(self.path, mmap_mode="r", allow_pickle=False))[:count]
+        return np.asarray(np.lib.format.open_memmap(self.path, mode="r"))[:count]
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,13 @@ def vector_file(folder: Path, name: str) -> Path:
     """Return the only file of vectors in a folder.
 
     Args:
-        folder (`Path`): its own files count, not those of folders in it.
+        folder (`Path`): its own files count, not those of folders in it. A snapshot without files is no folder yet.
         name (`str`): what to call it in a message.
     Raises:
         ConfigError: there is none, or more than one.
     """
-    found = [file for file in sorted(folder.iterdir()) if file.is_file() and _is_candidate(file)]
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    found = [file for file in files if file.is_file() and _is_candidate(file)]
     if len(found) != 1:
         names = f" ({', '.join(file.name for file in found[:5])})" if found else ""
         raise ConfigError(
@@ -193,7 +194,8 @@ def _is_candidate(path: Path) -> bool:
     """Return whether a file in a folder is one of vectors, by its suffix and its first line."""
     if path.suffix == ".npy":
         return True
-    if path.suffix not in (".bin", ".gz", ".txt", ".vec") or path.with_suffix(".npy").exists():
+    is_list = path.suffix == ".txt" and path.with_suffix(".npy").exists()
+    if is_list or path.suffix not in (".bin", ".gz", ".txt", ".vec"):
         return False
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -223,12 +225,11 @@ def _read_matrix(path: Path, max_words: int, ranks: Mapping[str, int]) -> WordRo
     """Map a matrix and pair its rows with the words of the list beside it."""
     mapped = MappedFile.of(path)
     try:
-        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
+        matrix = np.lib.format.open_memmap(path, mode="r")
     except (ValueError, EOFError, OSError) as error:
         raise ConfigError(f"{path.name} is no complete .npy matrix. Fetch it again.") from error
-    if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype.kind != "f":
-        shape, kind = getattr(matrix, "shape", None), getattr(matrix, "dtype", None)
-        raise ConfigError(f"{path.name} has shape {shape} and type {kind}; it must be a float matrix")
+    if matrix.ndim != 2 or matrix.dtype.kind != "f" or not matrix.shape[1]:
+        raise ConfigError(f"{path.name} has shape {matrix.shape} and type {matrix.dtype}; it must be a float matrix")
     listed = _word_list(path)
     words = _listed_words(listed)
     if len(words) != len(matrix):

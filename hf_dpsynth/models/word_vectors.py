@@ -180,7 +180,7 @@ def load_vectors(
         return source.most_frequent(max_words)
     path, name = _located(source)
     ranks = {} if frequencies is None else read_ranks(Path(_name_of_file(frequencies, "frequencies")).expanduser())
-    if path.is_dir():
+    if not path.is_file():
         path = vector_file(path, name or f"folder {path.name!r}")
     found = read_vectors(path, max_words, ranks)
     if name is None:
