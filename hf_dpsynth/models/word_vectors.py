@@ -200,7 +200,7 @@ def _located(source: "str | os.PathLike[str]") -> tuple[Path, str | None]:
     path = Path(text).expanduser()
     try:
         exists = path.exists()
-    except (OSError, ValueError):
+    except OSError:  # a text too long for the name of a file
         exists = False
     if exists:
         return path, None

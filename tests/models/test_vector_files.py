@@ -72,7 +72,7 @@ def test_a_text_packed_by_gzip_is_read_as_the_text_is(tmp_path):
 
 def test_a_packed_file_that_is_cut_or_no_text_is_refused(tmp_path):
     whole = gzip.compress(np.random.default_rng(0).bytes(100) + TEXT)
-    for content in (whole[:-6], whole[:60], b"secret", whole[:40] + b"secret" + whole[46:]):
+    for content in (whole[:-6], whole[:60], b"secret", whole[:10] + b"\xff" * 50):
         (tmp_path / "mine.txt.gz").write_bytes(content)
         assert refused(tmp_path / "mine.txt.gz").startswith("mine.txt.gz")
     (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(TEXT)[:-6])
@@ -110,6 +110,9 @@ def test_a_matrix_is_made_of_finite_rows_with_a_word_each(tmp_path):
         assert words in refused(matrix(tmp_path, array, listed))
     holed = np.vstack([rows, [[1, np.inf]]]).astype(np.float32)
     assert "row 4: a NaN" in refused(matrix(tmp_path, holed, ["secret", "Secret", "a", "b"]))
+    long = np.ones((5000, 1), dtype=np.float32)
+    long[4500] = np.nan
+    assert "row 4501: a NaN" in refused(matrix(tmp_path, long))
     path = matrix(tmp_path, rows)
     (tmp_path / "mine.txt").write_bytes(b"a\nb\n\xff\n")
     assert "mine.txt, line 3: not UTF-8" in refused(path)
@@ -155,8 +158,10 @@ def test_a_folder_holds_exactly_one_file_of_vectors(tmp_path):
         assert f"folder 'vectors' holds 2 files of vectors ({name}, other.vec)" in refused(folder)
         (folder / "other.vec").unlink()
         (folder / name).unlink()
-    matrix(folder, np.eye(3))
-    assert load_vectors(folder).words == ("w0", "w1", "w2")
+    matrix(folder, np.eye(3), ["w0", "a 1", "b 2"])
+    assert load_vectors(folder).words == ("w0", "a 1", "b 2")
+    matrix(folder, np.eye(3), ["a 1", "b 2", "w0"])
+    assert load_vectors(folder).words == ("a 1", "b 2", "w0")
 
 
 COUNTS = b"\xef\xbb\xbfto 10\nThe 5\nthe 5.5\nand\t7\nunseen 3\n"
