@@ -172,7 +172,7 @@ def load_vectors(
             or what was passed is no name of a public file, such as texts, counts, an array or a trained model.
         AssetError: a short name or a Hub id could not be fetched.
     """
-    if isinstance(max_words, bool) or not isinstance(max_words, int) or not max_words >= 2:
+    if not isinstance(max_words, int) or not max_words >= 2:
         raise ConfigError(f"max_words is {max_words!r}; a vocabulary needs at least 2, as a whole number")
     if isinstance(source, WordVectors):
         if frequencies is not None:

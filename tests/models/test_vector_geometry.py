@@ -128,5 +128,7 @@ def test_scales_of_a_sample_are_close_to_those_of_all_words():
 
 
 def test_scales_of_the_shipped_vectors():
-    found = load_vectors("glove-50d").scales()
+    vectors = load_vectors("glove-50d")
+    found = vectors.scales()
+    assert vectors.id == "glove-50d" and len(vectors) == 50_000
     assert found.nearest == pytest.approx(2.914, abs=0.01) and found.pair == pytest.approx(6.680, abs=0.01)

@@ -66,8 +66,11 @@ def test_a_hub_repo_without_one_file_of_vectors_is_refused(tmp_path):
 
 
 def test_a_hub_id_that_is_not_in_the_cache_is_refused_without_a_network(tmp_path):
-    (answer,) = loaded(tmp_path, ["org/tiny"], HF_HUB_OFFLINE="1")
-    assert answer[0] == "AssetError" and "could not fetch org/tiny from the Hub" in answer[1]
+    with serving("org/tiny", {"vectors.txt": TEXT}) as hub:
+        for variable in ("HF_HUB_OFFLINE", "HF_DPSYNTH_OFFLINE"):
+            (answer,) = loaded(tmp_path, ["org/tiny"], hub.url, **{variable: "1"})
+            assert answer[0] == "AssetError" and "could not fetch org/tiny from the Hub" in answer[1]
+    assert hub.requests == []
 
 
 def test_a_path_that_is_not_there_is_not_asked_of_the_hub(tmp_path):
