@@ -151,7 +151,7 @@ def load_vectors(
 ) -> WordVectors:
     """Load the most frequent words of a public embedding.
 
-    A `.npy` matrix of float32 stays in its file: only what is used is read.
+    A `.npy` matrix of float32 in C order stays in its file where its first rows are the ones to keep.
 
     Args:
         source (`str`, `os.PathLike` or `WordVectors`): a short name of the catalogue (`"glove-50d"`); a Hub id
