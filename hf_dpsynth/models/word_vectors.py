@@ -1,15 +1,12 @@
 """Word vectors: a public vocabulary W and a point for each of its words.
 
 The one rule: vocabulary, points and the stand-ins for what W lacks come from a public file alone, never from private
-text. Files list words by frequency, so the first `max_words` are the most frequent ones. Formats: GloVe text
-(Pennington et al. 2014), word2vec text and binary (Mikolov et al. 2013), and a NumPy matrix beside a list of words.
+text. Files list words by frequency, so the first `max_words` are the most frequent ones.
 """
 
 import hashlib
-import mmap
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +15,20 @@ from typing import Any
 import numpy as np
 
 from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.models import vector_geometry
+from hf_dpsynth.models.vector_files import (
+    HUB_FILES,
+    SUFFIXES,
+    MappedFile,
+    first_bad_row,
+    read_ranks,
+    read_vectors,
+    vector_file,
+)
+from hf_dpsynth.models.vector_geometry import Scales
 
 NUMBER = re.compile(r"[0-9]+(?:[.,:/-][0-9]+)*")
+MAX_WORDS = 50_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,27 +39,34 @@ class WordVectors:
         words (`tuple[str, ...]`): lower-case, distinct, most frequent first. Public.
         vectors (`np.ndarray`): shape (V, d), float32. Public.
         id (`str`): what a plan and a card call these vectors.
+        mapped (`MappedFile`, *optional*): the file whose first rows `vectors` are, where `load_vectors` has mapped it
+            instead of reading it. The file must stay as it is meanwhile.
     """
 
     words: tuple[str, ...] = field(repr=False)
     vectors: np.ndarray = field(repr=False)
     id: str
+    mapped: MappedFile | None = field(default=None, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        vectors = np.ascontiguousarray(self.vectors, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            vectors = np.ascontiguousarray(self.vectors, dtype=np.float32)
         if vectors.ndim != 2 or len(vectors) != len(self.words) or not vectors.shape[1]:
             raise ConfigError(f"{self.id}: {len(self.words)} words need as many vectors; the shape is {vectors.shape}")
         if len(self.words) < 2:
             raise ConfigError(f"{self.id} has {len(self.words)} words; a vocabulary needs at least 2")
-        bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-        if len(bad):
-            raise ConfigError(f"{self.id}: row {bad[0] + 1} holds a NaN or infinite number")
+        bad = first_bad_row(vectors)
+        if bad is not None:
+            raise ConfigError(f"{self.id}: row {bad + 1} holds a NaN or infinite number (as float32)")
         object.__setattr__(self, "words", tuple(self.words))
         object.__setattr__(self, "vectors", vectors)
         if len(self.known) != len(self.words):
             raise ConfigError(f"{self.id} has a word more than once; each word needs one vector")
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # A worker maps the file too. One that was changed or removed since is sent as this process sees it.
+        if self.mapped is not None and self.mapped.is_unchanged():
+            return _mapped_again, (self.words, self.mapped, self.id)
         return WordVectors, (self.words, self.vectors, self.id)
 
     def __len__(self) -> int:
@@ -80,167 +96,140 @@ class WordVectors:
         """Return the first `count` words; the same object when there are no more than that."""
         if count >= len(self.words):
             return self
-        return WordVectors(self.words[:count], self.vectors[:count], f"{self.id}[:{count}]")
+        return WordVectors(self.words[:count], self.vectors[:count], f"{self.id}[:{count}]", mapped=self.mapped)
+
+    def reduced(self, dimensions: int) -> "WordVectors":
+        """Return these words with their vectors projected on the leading principal axes.
+
+        The search for the nearest word takes less work and the noise is shorter, and what a mechanism promises at
+        epsilon times the distance of the reduced vectors holds at epsilon times the distance of the full ones,
+        because no two points move apart: the axes are orthonormal and a 4096th is taken off every distance, which
+        outweighs rounding for points at least a 256th of the longest vector apart. Nearer points may move apart by
+        less than 2^-20 of that vector.
+
+        Args:
+            dimensions (`int`): how many axes, at most the width. They are fitted on these vectors, which are public.
+        Returns:
+            `WordVectors`: in memory; the id has the suffix "|pca" and the number. Public.
+        Raises:
+            ConfigError: `dimensions` is below 1 or above the width.
+        Examples:
+            >>> WordVectors(("a", "b"), np.array([[0.0, 0.0], [3.0, 4.0]]), "two").reduced(1).id
+            'two|pca1'
+        """
+        width = self.vectors.shape[1]
+        if isinstance(dimensions, bool) or not isinstance(dimensions, int) or not 1 <= dimensions <= width:
+            raise ConfigError(f"dimensions is {dimensions!r}; {self.id} can be reduced to 1 to {width} dimensions")
+        return WordVectors(self.words, vector_geometry.project(self.vectors, dimensions), f"{self.id}|pca{dimensions}")
+
+    def scales(self) -> Scales:
+        """Return the median distances of a word to its nearest other word and of two words; measured once. Public.
+
+        Epsilon times these says how large a bound is: at epsilon 10 and a distance of 5.1 it is e^51, which is
+        nominally vacuous.
+        """
+        return self._scales
+
+    @cached_property
+    def _scales(self) -> Scales:
+        return vector_geometry.scales(self.vectors)
 
 
 def _mean(vectors: np.ndarray) -> np.ndarray:
     return np.asarray(vectors.mean(axis=0, dtype=np.float64), dtype=np.float32)
 
 
-def load_vectors(source: "str | os.PathLike[str] | WordVectors", *, max_words: int = 50_000) -> WordVectors:
+def _mapped_again(words: tuple[str, ...], mapped: MappedFile, name: str) -> WordVectors:
+    return WordVectors(words, mapped.rows(len(words)), name, mapped=mapped)
+
+
+def load_vectors(
+    source: "str | os.PathLike[str] | WordVectors",
+    *,
+    max_words: int = MAX_WORDS,
+    frequencies: "str | os.PathLike[str] | None" = None,
+) -> WordVectors:
     """Load the most frequent words of a public embedding.
 
+    A `.npy` matrix of float32 in C order stays in its file where its first rows are the ones to keep.
+
     Args:
-        source (`str`, `os.PathLike` or `WordVectors`): a short name of the catalogue (`"glove-50d"`); a GloVe text
-            file; a word2vec `.vec` or `.bin` file; a `.npy` matrix with a `.parquet` or `.txt` list of words of the
-            same name beside it, or a folder that holds one matrix and one `.parquet` list; or the object itself.
+        source (`str`, `os.PathLike` or `WordVectors`): a short name of the catalogue (`"glove-50d"`); a Hub id
+            (`"org/name"`); a GloVe text file; a word2vec `.vec` or `.bin` file; such a text as `.gz`; a `.npy` matrix
+            with a `.parquet` or `.txt` list of words of the same name beside it; a folder; or the object itself. A
+            folder, as a Hub repo, holds exactly one file of vectors, not in a folder of its own: a `.npy` matrix, a
+            `.txt`, `.vec` or `.gz` text whose first line is a word and its numbers or a count and a width, or a
+            word2vec `.bin`. The words of its matrix may also be its only `.parquet` list.
         max_words (`int`, defaults to 50000): size of the vocabulary; the first words are kept. Words that are equal in
             lower case count once, by the first of them.
+        frequencies (`str` or `os.PathLike`, *optional*): for a file that is not in order of frequency: a public text
+            of 'word count' or one word a line, most frequent first. Words that it lacks come last, in the order of
+            the file of vectors.
     Returns:
         `WordVectors`: public.
     Raises:
-        ConfigError: no such file or name, or the file is truncated or malformed; the message has the line's number.
-        AssetError: a short name could not be fetched.
+        ConfigError: no such file or name; the file is cut short or malformed (the message has the line, word or row);
+            or what was passed is no name of a public file, such as texts, counts, an array or a trained model.
+        AssetError: a short name or a Hub id could not be fetched.
     """
-    if not max_words >= 2:
-        raise ConfigError(f"max_words is {max_words}; a vocabulary needs at least 2")
+    if not isinstance(max_words, int) or not max_words >= 2:
+        raise ConfigError(f"max_words is {max_words!r}; a vocabulary needs at least 2, as a whole number")
     if isinstance(source, WordVectors):
+        if frequencies is not None:
+            raise ConfigError("frequencies= orders a file before it is cut; pass the file instead of loaded vectors")
         return source.most_frequent(max_words)
-    path = Path(source).expanduser()
-    if path.exists():
-        return _from_path(path, max_words, None)
-    if isinstance(source, str) and re.fullmatch(r"[\w-]+(\.\w+-[\w.-]+)?", source):
-        from hf_dpsynth.models import pull
+    path, name = _located(source)
+    ranks = {} if frequencies is None else read_ranks(Path(_name_of_file(frequencies, "frequencies")).expanduser())
+    if not path.is_file():
+        path = vector_file(path, name or f"folder {path.name!r}")
+    found = read_vectors(path, max_words, ranks)
+    if name is None:
+        name = f"{path.name}-{_digest(found.words, found.rows)}"
+    elif ranks:
+        name = f"{name}|ordered-{_digest(found.words)}"
+    elif max_words != MAX_WORDS and len(found.words) == max_words:
+        name = f"{name}[:{max_words}]"
+    return WordVectors(found.words, found.rows, name, mapped=found.mapped)
 
-        return _from_path(Path(pull(source)), max_words, source)
+
+def _located(source: "str | os.PathLike[str]") -> tuple[Path, str | None]:
+    """Return the file or folder of a source, and its name where it is not known by its content."""
+    from hf_dpsynth.models import catalog
+
+    text = _name_of_file(source, "vectors")
+    path = Path(text).expanduser()
+    try:
+        exists = path.exists()
+    except OSError:  # a text too long for the name of a file
+        exists = False
+    if exists:
+        return path, None
+    if isinstance(source, str) and re.fullmatch(r"[\w-]+(\.\w+-[\w.-]+)?", source):
+        return Path(catalog.pull(source)), source
+    if isinstance(source, str) and catalog.HUB_ID.fullmatch(source) and path.suffix not in SUFFIXES:
+        folder = Path(catalog.pull_from_hub(source, wanted=HUB_FILES))
+        return folder, f"{source}@{folder.name[:12]}"
+    shown = repr(path.name) if len(path.name) <= 80 else f"a text of {len(text)} characters"
     raise ConfigError(
-        f"vectors={path.name!r} is no file, folder or short name. Use 'glove-50d' or a path that exists."
+        f"vectors={shown} is no file, folder or short name. Use 'glove-50d', a Hub id such as org/name, or a path "
+        "that exists."
     )
 
 
-def _from_path(path: Path, max_words: int, name: str | None) -> WordVectors:
-    """Read a file or folder; without a name the id is the file's name and a digest of the content."""
-    if path.is_dir():
-        path = _only(path, "*.npy", "a matrix")
-    if path.suffix == ".npy":
-        entries = _matrix_entries(path)
-    elif path.suffix == ".bin":
-        entries = _binary_entries(path)
-    else:
-        entries = _text_entries(path)
-    words, rows = [], []
-    seen: set[str] = set()
-    for word, vector in entries:
-        lower = word.lower()
-        if lower not in seen:
-            seen.add(lower)
-            words.append(lower)
-            rows.append(vector)
-            if len(words) == max_words:
-                break
-    if len(words) < 2:
-        raise ConfigError(f"{path.name} has {len(words)} words; a vocabulary needs at least 2")
-    vectors = np.stack(rows).astype(np.float32, copy=False)
-    if name is None:
-        digest = hashlib.blake2b("\n".join(words).encode("utf-8", "surrogatepass"), digest_size=8)
-        digest.update(vectors.tobytes())
-        name = f"{path.name}-{digest.hexdigest()}"
-    return WordVectors(tuple(words), vectors, name)
+def _name_of_file(source: object, what: str) -> str:
+    """Refuse what could have been made from private texts: a vocabulary of those would be a release of its own."""
+    if isinstance(source, (str, os.PathLike)):
+        return os.fspath(source)
+    raise ConfigError(
+        f"{what} is a {type(source).__name__}; vectors and vocabulary must come from a public file, because a "
+        f"vocabulary, counts or a model of private texts would be a release of its own. Pass the file's path, as in "
+        f"{what}='{'glove.6B.300d.txt' if what == 'vectors' else 'counts.txt'}'"
+        f"{', a short name (glove-50d) or a Hub id (org/name)' if what == 'vectors' else ''}."
+    )
 
 
-def _only(folder: Path, pattern: str, what: str) -> Path:
-    found = sorted(folder.glob(pattern))
-    if len(found) != 1:
-        raise ConfigError(f"folder {folder.name!r} holds {len(found)} files {pattern}; {what} is one. Name the file.")
-    return found[0]
-
-
-def _matrix_entries(path: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """Pair the rows of a memory-mapped matrix with the words of the list beside it."""
-    try:
-        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ConfigError(f"{path.name} is no complete .npy matrix") from error
-    if matrix.ndim != 2 or matrix.dtype.kind != "f":
-        raise ConfigError(f"{path.name} has shape {matrix.shape} and type {matrix.dtype}; it must be a float matrix")
-    beside = [path.with_suffix(suffix) for suffix in (".parquet", ".txt")]
-    listed = next((file for file in beside if file.is_file()), None) or _only(path.parent, "*.parquet", "a word list")
-    words = _listed_words(listed)
-    if len(words) != len(matrix):
-        raise ConfigError(f"{path.name} has {len(matrix)} rows and {listed.name} {len(words)} words; one is cut short")
-    return zip(words, matrix, strict=True)
-
-
-def _listed_words(path: Path) -> list[str]:
-    """Read one word a line, or the only string column of a Parquet file."""
-    if path.suffix == ".txt":
-        try:
-            return path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{path.name} is not UTF-8 text") from error
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise ConfigError(f"{path.name} is no complete Parquet file") from error
-    columns = [column for column in table.columns if pa.types.is_string(column.type)]
-    if len(columns) != 1 or columns[0].null_count:
-        raise ConfigError(f"{path.name} has {len(columns)} string columns; a list of words is one, without nulls")
-    words: list[str] = columns[0].to_pylist()
-    return words
-
-
-def _text_entries(path: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """Read GloVe or word2vec text: a word and its numbers a line; the latter has a first line of count and width."""
-    width = promised = None
-    number = done = 0
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
-            parts = raw.rstrip().split(b" ")
-            if number == 1 and len(parts) == 2 and (path.suffix == ".vec" or parts[1] not in (b"0", b"1")):
-                if all(part.isdigit() for part in parts):
-                    promised, width = int(parts[0]), int(parts[1])
-                    continue
-            if width is None:
-                width = len(parts) - 1
-            if len(parts) <= width or width < 1:
-                raise ConfigError(f"{path.name}, line {number}: {len(parts) - 1} numbers, not {width}")
-            try:
-                word = b" ".join(parts[:-width]).decode("utf-8")
-                vector = np.array(parts[-width:], dtype=np.float32)
-            except (ValueError, OverflowError) as error:
-                raise ConfigError(f"{path.name}, line {number}: no UTF-8 word with {width} numbers") from error
-            if not np.isfinite(vector).all():
-                raise ConfigError(f"{path.name}, line {number}: a NaN or infinite number")
-            done += 1
-            yield word, vector
-    if promised is not None and done < promised:
-        raise ConfigError(f"{path.name} promises {promised} words and ends after {done}: it is cut short")
-
-
-def _binary_entries(path: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """Read word2vec binary: a line of count and width, then words, each with a space and float32 numbers."""
-    if not path.stat().st_size:
-        raise ConfigError(f"{path.name} is empty")
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-        header = view[: view.find(b"\n") + 1].split()
-        if len(header) != 2 or not all(part.isdigit() for part in header) or not int(header[1]):
-            raise ConfigError(f"{path.name} does not begin with the count and width of a word2vec file")
-        count, width = int(header[0]), int(header[1])
-        place = view.find(b"\n") + 1
-        for number in range(1, count + 1):
-            space = view.find(b" ", place)
-            stop = space + 1 + 4 * width
-            if space < 0 or stop > len(view):
-                raise ConfigError(f"{path.name} promises {count} words and ends in word {number}: it is cut short")
-            vector = np.frombuffer(view[space + 1 : stop], dtype="<f4")
-            if not np.isfinite(vector).all():
-                raise ConfigError(f"{path.name}, word {number}: a NaN or infinite number")
-            try:
-                word = view[place:space].decode("utf-8").lstrip("\n")
-            except UnicodeDecodeError as error:
-                raise ConfigError(f"{path.name}, word {number}: not UTF-8") from error
-            place = stop
-            yield word, vector
+def _digest(words: tuple[str, ...], rows: np.ndarray | None = None) -> str:
+    digest = hashlib.blake2b("\n".join(words).encode("utf-8", "surrogatepass"), digest_size=8)
+    if rows is not None:
+        digest.update(rows.reshape(-1).data)
+    return digest.hexdigest()

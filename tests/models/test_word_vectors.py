@@ -119,7 +119,8 @@ def test_a_short_name_is_pulled(tmp_path, monkeypatch):
         ("secret 1 2\nsecret2 1 inf\n", "line 2: a NaN or infinite"),
         ("secret 1 2\nsecret2 1 two\n", "line 2: no UTF-8 word"),
         ("secret 1 2\n", "1 words"),
-        ("", "0 words"),
+        ("", "is empty"),
+        ("0 2\n", "0 words"),
         ("secret\nsecret2\n", "line 1: 0 numbers"),
         ("3 2\nsecret 1 2\nsecret2 3 4\n", "promises 3 words and ends after 2"),
         (b"secret 1 2\n\xff\xfe 1 2\n", "line 2: no UTF-8 word"),
@@ -137,8 +138,8 @@ def test_a_binary_file_that_is_cut_short_is_refused(tmp_path):
     path = word2vec_binary(tmp_path)
     whole = path.read_bytes()
     for content, words in [
-        (whole[:-9], "ends in word 5"),
-        (whole[:20], "ends in word 2"),
+        (whole[:-9], "word 5: the file promises 5 words and ends in this one"),
+        (whole[:20], "word 2: the file"),
         (b"", "is empty"),
         (b"no header", "does not begin"),
         (whole.replace(struct.pack("<f", 0.25), struct.pack("<f", np.nan), 1), "word 1: a NaN"),
@@ -161,7 +162,7 @@ def test_a_matrix_must_be_whole_and_as_long_as_its_list(tmp_path):
     with pytest.raises(ConfigError, match="no complete"):
         load_vectors(path)
     np.save(path, np.where(ROWS == 1, np.nan, ROWS))
-    with pytest.raises(ConfigError, match="row 2 holds a NaN"):
+    with pytest.raises(ConfigError, match=r"tiny\.npy, row 2: a NaN"):
         load_vectors(path)
     np.save(path, ROWS)
     (tmp_path / "tiny_index.parquet").write_bytes(b"PAR1")
