@@ -49,7 +49,8 @@ def privatize(
     """Replace the words of each text by noisy neighbours: one text in, one text out.
 
     Args:
-        ds (`Dataset` or `DatasetDict`): the private data; each split of a DatasetDict is released once.
+        ds (`Dataset`, `DatasetDict` or their iterable forms): the private data; each split is released once. For what
+            holds of streams see `hf_dpsynth.streams`.
         mechanism (`str` or a mechanism, defaults to `"madlib"`): a name of `list_mechanisms()`, or an instance.
         epsilon (`float`): the privacy loss for each unit of distance between two words.
         text_column (`str`, *optional*): the column of text; the only string column when missing.
@@ -63,7 +64,7 @@ def privatize(
         num_proc (`int`, *optional*): worker processes; does not change the law and never repeats noise.
         insecure_noise_seed (`int`, *optional*): for tests only: draws noise that anybody can draw again.
     Returns:
-        `Dataset` or `DatasetDict`: the text column and `keep_columns`, as many rows as before. Null stays null.
+        an object of the class of `ds`: the text column and `keep_columns`, as many rows as before. Null stays null.
     Raises:
         ConfigError: an argument is wrong; nothing was read or spent.
         BudgetExceeded: the budget has too little left; nothing was drawn.
@@ -75,7 +76,7 @@ def privatize(
         >>> len(private), private.privacy.guarantee.epsilon
         (1, 10.0)
     """
-    from hf_dpsynth import columns, registry
+    from hf_dpsynth import columns, registry, streams
     from hf_dpsynth.mechanisms.planning import plan_privatization
     from hf_dpsynth.mechanisms.word.release import Job, release_split
     from hf_dpsynth.models.word_vectors import load_vectors
@@ -85,8 +86,8 @@ def privatize(
     from hf_dpsynth.run import keys, opened
 
     found: Privatizer = registry.resolve(mechanism, params, "privatize")
-    splits = _splits(ds)
-    features = next(iter(splits.values())).features
+    splits = _splits(ds, streams=True)
+    features = streams.declared(next(iter(splits.values())).features, text_column, keep_columns)
     column = columns.text_column(features, text_column)
     kept = columns.kept_columns(features, keep_columns, column)
     if unit not in (None, "word"):
@@ -102,6 +103,9 @@ def privatize(
         model_ids={"vectors": words.id},
         insecure_noise=insecure_noise_seed is not None,
     )
+    job = Job(found, words, float(epsilon), keys(insecure_noise_seed), size, workers)
+    if streams.is_stream(ds):
+        return streams.release(ds, splits, plan, job, budget, out=out)
     raw = {name: split.with_format(None) for name, split in splits.items()}
     records = {
         name: PrivateRecords(columns.read_texts(rows, column), columns.read_rows(rows, kept))
@@ -109,7 +113,6 @@ def privatize(
     }
     with opened(plan, out, budget, records) as (ledger, store):
         if not ledger.finished:
-            job = Job(found, words, float(epsilon), keys(insecure_noise_seed), size, workers)
             for name, rows in raw.items():
                 write = partial(_write_privatized, store, name, rows, column, kept)
                 release_split(ledger, name, records[name], job, write, written=store.data_path(name).exists())
@@ -342,23 +345,23 @@ def _model_id(model: Any) -> str:
     return str(model.id) if _is_ours(model) else f"{type(model).__module__}.{type(model).__qualname__}"
 
 
-def _splits(ds: Any) -> dict[str, Any]:
-    """Return the splits of a map-style object that hold rows."""
-    from datasets import Dataset, DatasetDict
+def _splits(ds: Any, *, streams: bool = False) -> dict[str, Any]:
+    """Return the splits of an object, which hold rows; those of streams only where they may be."""
+    from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
-    if isinstance(ds, DatasetDict):
+    if isinstance(ds, (DatasetDict, IterableDatasetDict) if streams else DatasetDict):
         splits = dict(ds.items())
-    elif isinstance(ds, Dataset):
+    elif isinstance(ds, (Dataset, IterableDataset) if streams else Dataset):
         plain = re.fullmatch(_SPLIT_NAME, str(ds.split or ""))
         splits = {str(ds.split) if plain else "train": ds}
     else:
         raise ConfigError(f"{type(ds).__name__} is not supported; pass a datasets.Dataset or DatasetDict.")
     if not splits:
-        raise ConfigError("the DatasetDict is empty: it has no split.")
+        raise ConfigError(f"the {type(ds).__name__} is empty: it has no split.")
     for name, data in splits.items():
         if not re.fullmatch(_SPLIT_NAME, name):
             raise ConfigError(f"split {name!r} is no split name of datasets: letters, digits, '_' and single dots.")
-        if not len(data):
+        if not isinstance(data, IterableDataset) and not len(data):
             raise ConfigError(f"split {name!r} is empty: it has no rows.")
         if data.features != next(iter(splits.values())).features:
             raise ConfigError(f"split {name!r} has other columns than the first one; make them equal.")

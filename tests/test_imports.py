@@ -22,7 +22,7 @@ FLOORS = (
     {"mechanisms"},
     {"metrics"},
     {"downstream"},
-    {"publish"},
+    {"publish", "streams"},
     {"dataset", "evaluation"},
     {"attach", "demo", "recipe", "doctor"},
     {"cli", "__init__"},
