@@ -117,8 +117,8 @@ def release(
         )
     if job.num_proc > 1:
         raise ConfigError(
-            f"num_proc is {job.num_proc}; a stream is privatized by whoever reads it. Leave it out and read the result "
-            "with torch.utils.data.DataLoader(num_workers=...)."
+            f"num_proc is {job.num_proc}; a stream is privatized by whoever reads it. Leave it out and read the "
+            "result with torch.utils.data.DataLoader(num_workers=...)."
         )
     made = {name: _stream(_reader(name, split, plan), job, name) for name, split in splits.items()}
     with opened(plan, None, budget, {}) as (ledger, _):

@@ -20,7 +20,6 @@ from datasets.distributed import split_dataset_by_node
 from torch.utils.data import DataLoader
 
 import hf_dpsynth
-from hf_dpsynth import streams
 from hf_dpsynth.errors import BudgetExceeded, ConfigError, PrivacyError
 from hf_dpsynth.models.word_vectors import WordVectors
 from hf_dpsynth.privacy.keys import Key
@@ -162,7 +161,7 @@ def test_workers_of_a_data_loader_give_each_row_once_with_the_same_text(shards):
 def test_nodes_give_each_row_once_with_the_same_text(strategy, shards):
     out = sharded(shards=shards)
     parts = [split_dataset_by_node(out, rank, 2, strategy) for rank in range(2)]
-    assert len(sum(map(texts, parts), [])) == 24
+    assert sum(len(texts(part)) for part in parts) == 24
     assert {**by_id(parts[0]), **by_id(parts[1])} == by_id(out)
     both = [read_by_workers(part) for part in parts]
     assert {**by_id(both[0]), **by_id(both[1])} == by_id(out)
@@ -225,7 +224,10 @@ def at_state(stream):
 
 UNSTABLE = {
     "shuffled": (lambda s: s.shuffle(seed=0), "was shuffled.*Shuffle what comes out"),
-    "shuffled below": (lambda s: concatenate_datasets([s, s.shuffle(seed=0).map(lambda row: row)]), "was shuffled"),
+    "shuffled below": (
+        lambda s: concatenate_datasets([s, s.shuffle(seed=0).filter(lambda row: True)]),
+        "was shuffled",
+    ),
     "shuffled in a buffer of one": (lambda s: s.shuffle(seed=0, buffer_size=1), "was shuffled"),
     "at random": (lambda s: interleave_datasets([s, s], probabilities=[0.5, 0.5]), "at random"),
     "repeated": (lambda s: s.repeat(2), "more than once"),

@@ -283,8 +283,8 @@ def _matching(release: Release, folder: Path, paths: list[Path]) -> tuple[Rows, 
     """
     if not release.rows:
         raise ConfigError(
-            f"{folder} holds rows, and the release of a stream has no digests to match them with. Save it into a folder "
-            "without rows; a Dataset that is privatized has them."
+            f"{folder} holds rows, and the release of a stream has no digests to match them with. Save it into a "
+            "folder without rows, or privatize a Dataset, whose release has them."
         )
     known = {rows.sha256: rows for rows in release.rows if rows.sha256}
     splits, shards = _splits(folder)
