@@ -59,9 +59,9 @@ def privatize(
         vectors (`str`, path or `WordVectors`, *optional*): public word vectors; `"glove-50d"` when missing.
         budget (`PrivacyBudget`, *optional*): a budget with `unit="word"` to charge.
         unit (`str`, *optional*): `"word"`, which is what word mechanisms protect.
-        out (`str` or path, *optional*): a folder for plan, ledger and rows; in memory when missing.
+        out (`str` or path, *optional*): a folder for plan, ledger and rows; in memory when missing. Not for streams.
         batch_size (`int`, defaults to `1000`): rows to search at a time; does not change the result.
-        num_proc (`int`, *optional*): worker processes; does not change the law and never repeats noise.
+        num_proc (`int`, *optional*): worker processes; does not change the result. Not for streams.
         insecure_noise_seed (`int`, *optional*): for tests only: draws noise that anybody can draw again.
     Returns:
         an object of the class of `ds`: the text column and `keep_columns`, as many rows as before. Null stays null.

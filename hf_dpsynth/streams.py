@@ -124,8 +124,7 @@ def release(
     with opened(plan, None, budget, {}) as (ledger, _):
         for name in splits:
             # committed at once: the key of the noise is drawn, and what is read later follows from it
-            ledger.charge(f"privatize/{name}", job.mechanism.event(job.epsilon))
-            ledger.commit(f"privatize/{name}", "released")
+            ledger.release(f"privatize/{name}", job.mechanism.event(job.epsilon), lambda: "released")
         ledger.finish()
         found = Release(
             plan=plan,
@@ -349,5 +348,5 @@ class PrivatizedRows(iterable_dataset._BaseExamplesIterable):  # type: ignore[mi
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise PrivacyError(
             "a privatized stream cannot be pickled: the key of its noise stays in this process. Read it in forked "
-            "workers, or save what comes out and read that."
+            "workers, or save what comes out with .to_parquet() and read that."
         )

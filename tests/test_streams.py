@@ -266,6 +266,8 @@ def test_nothing_that_holds_the_key_can_be_pickled(monkeypatch):
     for held in (out, out._ex_iterable, out.take(1), out.map(lambda row: row), IterableDatasetDict(train=out)):
         with pytest.raises(PrivacyError, match="cannot be pickled"):
             pickle.dumps(held)
+    with pytest.raises(PrivacyError, match=r"\.to_parquet\(\)"):
+        Dataset.from_generator(out.__iter__)
     with pytest.raises(PrivacyError):
         list(DataLoader(out, batch_size=None, num_workers=1, multiprocessing_context="spawn"))
     shown = repr(vars(out)) + repr(vars(out._ex_iterable)) + repr(out) + repr(out.state_dict())
@@ -431,6 +433,7 @@ def test_synthesize_still_refuses_streams():
         rows().to_iterable_dataset().synthesize("aug-pe", epsilon=1.0, delta=1e-5, num_rows=4)
 
 
-def test_no_private_word_comes_out():
+def test_no_private_word_comes_out_and_nothing_is_written(tmp_path):
     out = private(reviews().to_iterable_dataset(num_shards=2), keep_columns=["label"])
+    assert len(texts(out)) == 60 and list(tmp_path.iterdir()) == []
     assert not any(CANARY in text for text in texts(out)) and CANARY not in repr(out) + out.privacy.card()
