@@ -49,7 +49,8 @@ def privatize(
     """Replace the words of each text by noisy neighbours, or rewrite it: one text in, one text out.
 
     Args:
-        ds (`Dataset` or `DatasetDict`): the private data; each split of a DatasetDict is released once.
+        ds (`Dataset`, `DatasetDict` or their iterable forms): the private data; each split is released once. For what
+            holds of streams see `hf_dpsynth.streams`.
         mechanism (`str` or a mechanism, defaults to `"madlib"`): a name of `list_mechanisms()`, or an instance.
         epsilon (`float`): the privacy loss for each unit of distance between two words; of a whole text where the
             mechanism rewrites it.
@@ -61,12 +62,12 @@ def privatize(
             is private, so no endpoint is taken.
         budget (`PrivacyBudget`, *optional*): a budget with the `unit` of the mechanism to charge.
         unit (`str`, *optional*): what the mechanism protects: `"word"`, or `"text"` where it rewrites texts.
-        out (`str` or path, *optional*): a folder for plan, ledger and rows; in memory when missing.
+        out (`str` or path, *optional*): a folder for plan, ledger and rows; in memory when missing. Not for streams.
         batch_size (`int`, defaults to `1000`): rows to search at a time; does not change the result.
-        num_proc (`int`, *optional*): worker processes; does not change the law and never repeats noise.
+        num_proc (`int`, *optional*): worker processes; does not change the result. Not for streams.
         insecure_noise_seed (`int`, *optional*): for tests only: draws noise that anybody can draw again.
     Returns:
-        `Dataset` or `DatasetDict`: the text column and `keep_columns`, as many rows as before. Null stays null.
+        an object of the class of `ds`: the text column and `keep_columns`, as many rows as before. Null stays null.
     Raises:
         ConfigError: an argument is wrong; nothing was read or spent.
         BudgetExceeded: the budget has too little left; nothing was drawn.
@@ -78,7 +79,7 @@ def privatize(
         >>> len(private), private.privacy.guarantee.epsilon
         (1, 10.0)
     """
-    from hf_dpsynth import columns, registry
+    from hf_dpsynth import columns, registry, streams
     from hf_dpsynth.mechanisms.keyed_release import Job, release_split
     from hf_dpsynth.mechanisms.planning import plan_privatization
     from hf_dpsynth.privacy.records import PrivateRecords
@@ -87,8 +88,8 @@ def privatize(
     from hf_dpsynth.run import keys, opened
 
     found: Privatizer = registry.resolve(mechanism, params, "privatize")
-    splits = splits_of(ds)
-    features = next(iter(splits.values())).features
+    splits = splits_of(ds, streams=True)
+    features = streams.declared(next(iter(splits.values())).features, text_column, keep_columns)
     column = columns.text_column(features, text_column)
     kept = columns.kept_columns(features, keep_columns, column)
     protected = getattr(found, "units", ("word",))[0]
@@ -105,6 +106,9 @@ def privatize(
         model_ids={getattr(found, "reads", "vectors"): public.id},
         insecure_noise=insecure_noise_seed is not None,
     )
+    job = Job(found, public, float(epsilon), keys(insecure_noise_seed), size, workers)
+    if streams.is_stream(ds):
+        return streams.release(ds, splits, plan, job, budget, out=out)
     raw = {name: split.with_format(None) for name, split in splits.items()}
     records = {
         name: PrivateRecords(columns.read_texts(rows, column), columns.read_rows(rows, kept))
@@ -112,7 +116,6 @@ def privatize(
     }
     with opened(plan, out, budget, records) as (ledger, store):
         if not ledger.finished:
-            job = Job(found, public, float(epsilon), keys(insecure_noise_seed), size, workers)
             for name, rows in raw.items():
                 write = partial(_write_privatized, store, name, rows, column, kept)
                 release_split(ledger, name, records[name], job, write, written=store.data_path(name).exists())

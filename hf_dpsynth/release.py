@@ -181,5 +181,5 @@ def release_of(dataset: Any) -> Release | None:
 
 def _fingerprint(dataset: Any) -> Any:
     if isinstance(dataset, dict):
-        return {name: split._fingerprint for name, split in dataset.items()}
+        return {name: _fingerprint(split) for name, split in dataset.items()}
     return getattr(dataset, "_fingerprint", None)

@@ -70,15 +70,35 @@ def release_split(
         if workers > 1:
             _check_sendable(job)
         ledger.charge(key, job.mechanism.event(job.epsilon))
-        fields = json.dumps(asdict(job.mechanism), sort_keys=True)  # type: ignore[call-overload]
-        row_key = job.key.derive(job.mechanism.name, fields, split)
         if workers > 1:
-            write(_in_workers(job, row_key, texts, workers))
+            write(_in_workers(job, row_key(job, split), texts, workers))
         else:
+<<<<<<< HEAD:hf_dpsynth/mechanisms/keyed_release.py
             write(_privatized(job.mechanism, job.public, job.epsilon, row_key, 0, texts, job.batch_size))
+=======
+            write(_privatized(job.mechanism, job.vectors, job.epsilon, row_key(job, split), 0, texts, job.batch_size))
+>>>>>>> streams:hf_dpsynth/mechanisms/word/release.py
     if state != "committed":
         # rows that were written before a stop are the draw of this charge: they are committed, not drawn again
         ledger.commit(key, "released")
+
+
+def row_key(job: Job, split: str) -> Key:
+    """Return the key that the noise of the rows of a split is drawn from."""
+    fields = json.dumps(asdict(job.mechanism), sort_keys=True)  # type: ignore[call-overload]
+    return job.key.derive(job.mechanism.name, fields, split)
+
+
+def privatize_batch(job: Job, key: Key, first: int, texts: Sequence[str | None]) -> list[str | None]:
+    """Privatize some rows of a split that was charged before.
+
+    Args:
+        job (`Job`): how to privatize.
+        key (`Key`): the key of their noise. Sensitive.
+        first (`int`): the number of the first row.
+        texts (`Sequence[str | None]`): one text a row. Sensitive.
+    """
+    return _privatized(job.mechanism, job.vectors, job.epsilon, key, first, texts, job.batch_size, silent=True)
 
 
 def _privatized(

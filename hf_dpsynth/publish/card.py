@@ -156,7 +156,11 @@ def front_matter(facts: dict[str, Any]) -> dict[str, Any]:
     return {
         "pretty_name": title(facts),
         "tags": [*tags, *(mechanism["name"] for mechanism in facts["mechanisms"])],
-        "size_categories": [next((name for limit, name in _SIZES if rows < limit), "n>1M")],
+        **(
+            {}
+            if rows is None
+            else {"size_categories": [next((name for limit, name in _SIZES if rows < limit), "n>1M")]}
+        ),
         **({"configs": [{"config_name": "default", "data_files": splits}]} if splits else {}),
         "differential_privacy": {
             "guarantee_id": facts["guarantee_id"],

@@ -281,6 +281,11 @@ def _matching(release: Release, folder: Path, paths: list[Path]) -> tuple[Rows, 
     Raises:
         ConfigError: it holds other rows, or files of rows that are no part of them.
     """
+    if not release.rows:
+        raise ConfigError(
+            f"{folder} holds rows, and the release of a stream has no digests to match them with. Save it into a "
+            "folder without rows, or privatize a Dataset, whose release has them."
+        )
     known = {rows.sha256: rows for rows in release.rows if rows.sha256}
     splits, shards = _splits(folder)
     found = [known.get(rows.sha256) for rows in rows_of(splits)]

@@ -120,7 +120,7 @@ def _results(release: Release) -> dict[str, Any]:
     plan = release.plan
     return {
         "output": {
-            "n_records": sum(rows.number for rows in release.rows),
+            "n_records": sum(rows.number for rows in release.rows) if release.rows else None,
             "files": [{"path": path, "sha256": digest} for path, digest in release.files],
         },
         "evaluation": [],
@@ -337,7 +337,7 @@ def _release(data: dict[str, Any]) -> Release:
         notes=tuple(note for note in data["limitations"] if note != _INSECURE),
         guarantee_id=data["guarantee_id"],
         created=data["created"],
-        rows=(Rows("", data["output"]["n_records"]),),
+        rows=() if data["output"]["n_records"] is None else (Rows("", data["output"]["n_records"]),),
         files=tuple((entry["path"], entry["sha256"]) for entry in data["output"]["files"]),
         commitment=data["source"]["commitment"],
         versions=versions | ({drawn: drawn_version} if drawn_version else {}),
