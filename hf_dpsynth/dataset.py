@@ -5,7 +5,6 @@ call, so that importing the package stays light.
 """
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hf_dpsynth import tables
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import get_logger
+from hf_dpsynth.splits import like, one_split, splits_of
 
 if TYPE_CHECKING:
     from hf_dpsynth.mechanisms.base import Privatizer
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-_SPLIT_NAME = r"\w+(\.\w+)*"
 _ROW_INDEPENDENT = "the embedder embeds each row independently of the others: unknown"
 
 
@@ -39,6 +38,7 @@ def privatize(
     keep_columns: Sequence[str] = (),
     params: dict[str, Any] | None = None,
     vectors: Any = None,
+    generator: Any = None,
     budget: "PrivacyBudget | None" = None,
     unit: str | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -46,18 +46,21 @@ def privatize(
     num_proc: int | None = None,
     insecure_noise_seed: int | None = None,
 ) -> Any:
-    """Replace the words of each text by noisy neighbours: one text in, one text out.
+    """Replace the words of each text by noisy neighbours, or rewrite it: one text in, one text out.
 
     Args:
         ds (`Dataset` or `DatasetDict`): the private data; each split of a DatasetDict is released once.
         mechanism (`str` or a mechanism, defaults to `"madlib"`): a name of `list_mechanisms()`, or an instance.
-        epsilon (`float`): the privacy loss for each unit of distance between two words.
+        epsilon (`float`): the privacy loss for each unit of distance between two words; of a whole text where the
+            mechanism rewrites it.
         text_column (`str`, *optional*): the column of text; the only string column when missing.
         keep_columns (`Sequence[str]`): columns to copy in clear; the guarantee lists them as not protected.
         params (`dict`, *optional*): fields of the mechanism, only with a name.
         vectors (`str`, path or `WordVectors`, *optional*): public word vectors; `"glove-50d"` when missing.
-        budget (`PrivacyBudget`, *optional*): a budget with `unit="word"` to charge.
-        unit (`str`, *optional*): `"word"`, which is what word mechanisms protect.
+        generator (`str` or path, *optional*): for mechanisms that rewrite texts, the local model that does; its text
+            is private, so no endpoint is taken.
+        budget (`PrivacyBudget`, *optional*): a budget with the `unit` of the mechanism to charge.
+        unit (`str`, *optional*): what the mechanism protects: `"word"`, or `"text"` where it rewrites texts.
         out (`str` or path, *optional*): a folder for plan, ledger and rows; in memory when missing.
         batch_size (`int`, defaults to `1000`): rows to search at a time; does not change the result.
         num_proc (`int`, *optional*): worker processes; does not change the law and never repeats noise.
@@ -76,30 +79,30 @@ def privatize(
         (1, 10.0)
     """
     from hf_dpsynth import columns, registry
+    from hf_dpsynth.mechanisms.keyed_release import Job, release_split
     from hf_dpsynth.mechanisms.planning import plan_privatization
-    from hf_dpsynth.mechanisms.word.release import Job, release_split
-    from hf_dpsynth.models.word_vectors import load_vectors
     from hf_dpsynth.privacy.records import PrivateRecords
     from hf_dpsynth.publish.folder import record
     from hf_dpsynth.release import Release, remember, rows_of
     from hf_dpsynth.run import keys, opened
 
     found: Privatizer = registry.resolve(mechanism, params, "privatize")
-    splits = _splits(ds)
+    splits = splits_of(ds)
     features = next(iter(splits.values())).features
     column = columns.text_column(features, text_column)
     kept = columns.kept_columns(features, keep_columns, column)
-    if unit not in (None, "word"):
-        raise ConfigError(f"unit={unit!r} is not offered by {found.name}; it protects each word (unit='word').")
+    protected = getattr(found, "units", ("word",))[0]
+    if unit not in (None, protected):
+        raise ConfigError(f"unit={unit!r} is not offered by {found.name}; it protects each {protected}.")
     size, workers = _at_least_one("batch_size", batch_size), _at_least_one("num_proc", num_proc or 1)
-    words = load_vectors("glove-50d" if vectors is None else vectors)
+    public = _public_input(found, vectors, generator)
     plan = plan_privatization(
         found,
         epsilon=epsilon,
         splits=len(splits),
         kept_columns=kept,
         text_column=column,
-        model_ids={"vectors": words.id},
+        model_ids={getattr(found, "reads", "vectors"): public.id},
         insecure_noise=insecure_noise_seed is not None,
     )
     raw = {name: split.with_format(None) for name, split in splits.items()}
@@ -109,7 +112,7 @@ def privatize(
     }
     with opened(plan, out, budget, records) as (ledger, store):
         if not ledger.finished:
-            job = Job(found, words, float(epsilon), keys(insecure_noise_seed), size, workers)
+            job = Job(found, public, float(epsilon), keys(insecure_noise_seed), size, workers)
             for name, rows in raw.items():
                 write = partial(_write_privatized, store, name, rows, column, kept)
                 release_split(ledger, name, records[name], job, write, written=store.data_path(name).exists())
@@ -123,9 +126,22 @@ def privatize(
             rows=rows_of(made),
         )
         release = record(release, store)
-    result = _like(ds, made)
+    result = like(ds, made)
     remember(result, release)
     return result
+
+
+def _public_input(mechanism: "Privatizer", vectors: Any, generator: Any) -> Any:
+    """Return what the mechanism reads besides the texts: word vectors, or a local model."""
+    from hf_dpsynth.models.word_vectors import load_vectors
+
+    reads = getattr(mechanism, "reads", "vectors")
+    for name, value in (("vectors", vectors), ("generator", generator)):
+        if value is not None and name != reads:
+            raise ConfigError(f"{mechanism.name} takes no {name}=; leave it out.")
+    if reads == "generator":
+        return mechanism.load(generator)  # type: ignore[attr-defined]
+    return load_vectors("glove-50d" if vectors is None else vectors)
 
 
 def synthesize(
@@ -228,7 +244,7 @@ def synthesize(
     for name, value in (("public", public), ("secrets", secrets)):
         if value is not None and name not in getattr(found, "takes", ()):
             raise ConfigError(f"{found.name} takes no {name}=; leave it out.")
-    data = _one_split(ds, split)
+    data = one_split(ds, split)
     column = columns.text_column(data.features, text_column, messages=getattr(found, "reads_messages", False))
     conditions = columns.label_columns(data.features, label_column, column)
     domain, proportions = columns.label_domain(data.features, conditions, labels, label_proportions)
@@ -288,7 +304,7 @@ def synthesize(
             # the table, not the dataset: a release that held its dataset would keep it alive for ever
             further = partial(_further_rows, found.sampler(inputs, plan, store), plan, made.data.table)
             release = replace(release, sampler=further)
-    result = _like(ds, {"train": made})
+    result = like(ds, {"train": made})
     remember(result, release)
     return result
 
@@ -340,45 +356,6 @@ def _is_ours(model: Any) -> bool:
 def _model_id(model: Any) -> str:
     """Return a model's public id; of a user's object its module and qualified name."""
     return str(model.id) if _is_ours(model) else f"{type(model).__module__}.{type(model).__qualname__}"
-
-
-def _splits(ds: Any) -> dict[str, Any]:
-    """Return the splits of a map-style object that hold rows."""
-    from datasets import Dataset, DatasetDict
-
-    if isinstance(ds, DatasetDict):
-        splits = dict(ds.items())
-    elif isinstance(ds, Dataset):
-        plain = re.fullmatch(_SPLIT_NAME, str(ds.split or ""))
-        splits = {str(ds.split) if plain else "train": ds}
-    else:
-        raise ConfigError(f"{type(ds).__name__} is not supported; pass a datasets.Dataset or DatasetDict.")
-    if not splits:
-        raise ConfigError("the DatasetDict is empty: it has no split.")
-    for name, data in splits.items():
-        if not re.fullmatch(_SPLIT_NAME, name):
-            raise ConfigError(f"split {name!r} is no split name of datasets: letters, digits, '_' and single dots.")
-        if not len(data):
-            raise ConfigError(f"split {name!r} is empty: it has no rows.")
-        if data.features != next(iter(splits.values())).features:
-            raise ConfigError(f"split {name!r} has other columns than the first one; make them equal.")
-    return splits
-
-
-def _one_split(ds: Any, split: str) -> Any:
-    from datasets import DatasetDict
-
-    if isinstance(ds, DatasetDict):
-        if split not in ds:
-            raise ConfigError(f"split {split!r} does not exist; the splits are {list(ds)}.")
-        ds = ds[split]
-    return next(iter(_splits(ds).values()))
-
-
-def _like(ds: Any, made: dict[str, Any]) -> Any:
-    from datasets import DatasetDict
-
-    return DatasetDict(made) if isinstance(ds, DatasetDict) else next(iter(made.values()))
 
 
 def _write_privatized(

@@ -108,11 +108,17 @@ def _reserve(budget: PrivacyBudget | None, plan: Plan, ledger: Ledger, store: St
     if budget is None:
         return
     try:
-        budget.reserve(ledger.run_id, plan.mechanism, plan.event, metric=plan.model_ids.get("vectors", ""))
+        budget.reserve(ledger.run_id, plan.mechanism, plan.event, metric=_metric(plan))
     except BudgetExceeded:
         if fresh:
             store.discard()
         raise
+
+
+def _metric(plan: Plan) -> str:
+    """Return the metric of a plan: what is measured, over which word vectors; empty where losses have none."""
+    metric = getattr(plan.guarantee, "metric", "")
+    return metric and f"{metric}, {plan.model_ids.get('vectors', '')}"
 
 
 def keys(insecure_noise_seed: int | None) -> Key:

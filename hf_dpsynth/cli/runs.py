@@ -119,7 +119,10 @@ def privatize_verb(
     text_column: TextColumn = None,
     keep_columns: Annotated[str | None, typer.Option(help="Columns to copy in clear: a,b.")] = None,
     param: Param = None,
-    vectors: Annotated[str | None, typer.Option(help="Word vectors: a short name or a path.")] = None,
+    vectors: Annotated[str | None, typer.Option(help="Word vectors: a short name, a path or a Hub id.")] = None,
+    generator: Annotated[
+        str | None, typer.Option(help="The local model that rewrites: a name, path or Hub id.")
+    ] = None,
     budget: Budget = None,
     unit: Unit = None,
     out: Out = None,

@@ -75,7 +75,11 @@ class Synthesizer(Protocol):
 
 
 class Privatizer(Protocol):
-    """A mechanism that turns each text into another text."""
+    """A mechanism that turns each text into another text.
+
+    Its attribute `reads` says what its public input is: `"vectors"`, word vectors, or `"generator"`, a local language
+    model; word vectors when missing. `units` names what it protects: a word, or a whole text.
+    """
 
     name: str
     kind: str
@@ -91,7 +95,7 @@ class Privatizer(Protocol):
     def privatize(
         self,
         texts: Sequence[str | None],
-        vectors: Any,
+        public: Any,
         epsilon: float,
         generators: Callable[[int], np.random.Generator],
     ) -> list[str | None]:

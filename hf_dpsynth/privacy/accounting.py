@@ -34,7 +34,14 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from hf_dpsynth.errors import ConfigError, PrivacyError
-from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, MultivariateLaplaceDpEvent
+from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
+from hf_dpsynth.privacy.tokens import TokensDpEvent
+from hf_dpsynth.privacy.words import (
+    ExponentialWordDpEvent,
+    MultivariateLaplaceDpEvent,
+    TagResponseDpEvent,
+    TwoSidedGeometricDpEvent,
+)
 
 RELATIONS = {
     "add-remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
@@ -46,12 +53,16 @@ _SERIALISED: dict[str, type[DpEvent]] = {
     for kind in (
         ComposedDpEvent,
         DiscreteGaussianDpEvent,
+        ExponentialWordDpEvent,
         GaussianDpEvent,
         MultivariateLaplaceDpEvent,
         NoOpDpEvent,
         NonPrivateDpEvent,
         PoissonSampledDpEvent,
         SelfComposedDpEvent,
+        TagResponseDpEvent,
+        TokensDpEvent,
+        TwoSidedGeometricDpEvent,
     )
 }
 _ZCDP_ORDERS = 1 + np.geomspace(1e-3, 1e7, 2000)
@@ -185,15 +196,6 @@ def rdp_epsilon(event: DpEvent, delta: float, *, adjacency: str = "add-remove") 
     finally:
         absl.removeFilter(kept)
     return float(accountant.get_epsilon(delta)) if counts else 0.0
-
-
-def metric_scale(event: DpEvent) -> float:
-    """Return the summed scale of metric-DP events: repeated release of one text composes by addition."""
-    counts = leaves(event)
-    wrong = Counter({leaf: n for leaf, n in counts.items() if not isinstance(leaf, MultivariateLaplaceDpEvent)})
-    if wrong:
-        raise PrivacyError(f"{_names(wrong)} has no metric scale; metric charges have ledgers of their own.")
-    return float(sum(leaf.epsilon * count for leaf, count in counts.items()))
 
 
 def gaussian_mu(epsilon_target: float, delta: float) -> float:

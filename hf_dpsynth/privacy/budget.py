@@ -26,12 +26,13 @@ from hf_dpsynth.privacy.accounting import (
     event_from_json,
     event_to_json,
     leaves,
-    metric_scale,
     rdp_epsilon,
 )
 from hf_dpsynth.privacy.ledger import connect, transaction
+from hf_dpsynth.privacy.scales import metric_scale
 
-_UNITS = ("record", "user", "word")
+_UNITS = ("record", "user", "word", "text")
+_ADDED = ("word", "text")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS budget (
     only INTEGER PRIMARY KEY CHECK (only = 1), epsilon TEXT, delta TEXT, unit TEXT, adjacency TEXT
@@ -50,9 +51,9 @@ class PrivacyBudget:
     Args:
         path (`str` or `Path`): the file; made when missing, with these limits fixed for ever.
         epsilon (`float`): the total that all runs may spend.
-        delta (`float`): the delta of the total; 0 for metric budgets (`unit="word"`).
+        delta (`float`): the delta of the total; 0 for `unit="word"` and `unit="text"`.
         unit (`str`, defaults to `"record"`): the privacy unit; `"user"` adds runs over the users of one column, that
-            of its first run; `"word"` makes a budget of metric scales.
+            of its first run; `"word"` makes a budget of metric scales, `"text"` one of local DP.
         adjacency (`str`, defaults to `"zero-out"`): the neighbouring relation.
     Raises:
         ConfigError: a limit out of range, or the file holds other limits.
@@ -87,7 +88,7 @@ class PrivacyBudget:
         if not 0 < self.epsilon < math.inf:
             raise ConfigError(f"the budget's epsilon is {epsilon}; it must be a finite number > 0")
         if not (self.delta == 0 if self.metric else 0 < self.delta < 1):
-            raise ConfigError(f"the budget's delta is {delta}; it must be in (0, 1), or 0 for unit='word'")
+            raise ConfigError(f"the budget's delta is {delta}; it must be in (0, 1), or 0 for unit='word' or 'text'")
         if adjacency not in NEIGHBOURS:
             raise ConfigError(f"adjacency {adjacency!r} is unknown; use one of {', '.join(NEIGHBOURS)}")
         limits = (self.epsilon.hex(), self.delta.hex(), unit, adjacency)
@@ -132,8 +133,8 @@ class PrivacyBudget:
 
     @property
     def metric(self) -> bool:
-        """Whether this budget adds scales of metric DP instead of epsilons."""
-        return self.unit == "word"
+        """Whether this budget adds up scales of metric DP, or epsilons of local DP, which have no delta."""
+        return self.unit in _ADDED
 
     def spent(self) -> float:
         """Return the epsilon of everything reserved and settled, at the budget's delta. A pure read."""
@@ -206,7 +207,7 @@ class PrivacyBudget:
             run (`str`): the random id of the run's ledger.
             mechanism (`str`): the mechanism's name, for messages.
             event (`DpEvent`): the planned events.
-            metric (`str`): the word vectors of a metric budget: scales of one metric add up, of several they do not.
+            metric (`str`): the metric of a metric budget: scales of one metric add up, of several they do not.
         Raises:
             BudgetExceeded: the events do not fit; nothing was reserved.
             ConfigError: the run was reserved with other events, or the budget holds scales of another metric.
@@ -222,7 +223,7 @@ class PrivacyBudget:
             if others:
                 raise ConfigError(
                     f"{self.path.name} holds scales over {min(others)!r}; scales over {metric!r} do not add to them. "
-                    "Use a budget for each set of word vectors."
+                    "Use a budget for each metric."
                 )
             total = self._reserved(database)
             total.update(leaves(event))

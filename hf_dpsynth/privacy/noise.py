@@ -1,8 +1,7 @@
 """Noise samplers, each beside the event or the guarantee that accounts for it.
 
-Counts get the discrete Gaussian (exact, OpenDP; Canonne, Kamath & Steinke 2020). Word embeddings get the multivariate
-Laplace distribution (Feyisetan et al. 2020), whose density is proportional to exp(-epsilon |z|). A mechanism never
-draws its own noise.
+Counts get the discrete Gaussian (exact, OpenDP; Canonne, Kamath & Steinke 2020). The noise of words, of tokens and of
+gradients is in `words.py`, `tokens.py` and `sgd.py`. A mechanism never draws its own noise.
 """
 
 import math
@@ -40,20 +39,6 @@ class DiscreteGaussianDpEvent(DpEvent):  # type: ignore[misc]
         return sum(shift * shift for shift in self.shifts) / (2 * self.sigma**2)
 
 
-@dataclass(frozen=True)
-class MultivariateLaplaceDpEvent(DpEvent):  # type: ignore[misc]
-    """Adds noise with density proportional to exp(-epsilon |z|) to each word's embedding.
-
-    Metric DP, not (epsilon, delta)-DP: the loss between two words is epsilon times the distance of their embeddings.
-    Releasing the same text again adds the scales.
-
-    Args:
-        epsilon (`float`): the loss for each unit of distance.
-    """
-
-    epsilon: float
-
-
 def discrete_gaussian(counts: np.ndarray, sigma: float) -> np.ndarray:
     """Add discrete Gaussian noise to integer counts; the event is `DiscreteGaussianDpEvent`.
 
@@ -80,21 +65,3 @@ def discrete_gaussian(counts: np.ndarray, sigma: float) -> np.ndarray:
         opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l2_distance(T=float), sigma
     )
     return np.asarray(measure(counts.astype(np.int64).tolist()), dtype=np.int64)
-
-
-def multivariate_laplace(generator: np.random.Generator, epsilon: float, count: int, dimension: int) -> np.ndarray:
-    """Draw noise with density proportional to exp(-epsilon |z|); epsilon-metric-DP for the Euclidean distance.
-
-    Direction uniform on the sphere, radius ~ Gamma(dimension, 1/epsilon).
-
-    Args:
-        generator (`np.random.Generator`): a secret stream of `keys.Key`.
-        epsilon (`float`): privacy per unit of distance.
-        count (`int`): the number of draws.
-        dimension (`int`): the width of the embedding.
-    Returns:
-        `np.ndarray`: shape (count, dimension), float64. Sensitive.
-    """
-    direction = generator.standard_normal((count, dimension))
-    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-    return direction * generator.gamma(dimension, 1.0 / epsilon, size=(count, 1))

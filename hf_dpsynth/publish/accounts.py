@@ -12,11 +12,18 @@ from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent
 
 from hf_dpsynth.errors import HfDpsynthError
 from hf_dpsynth.privacy.accounting import epsilon, event_from_json, leaves, rdp_epsilon
-from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, MultivariateLaplaceDpEvent
+from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
+from hf_dpsynth.privacy.scales import scales
+from hf_dpsynth.privacy.tokens import TokensDpEvent
+from hf_dpsynth.privacy.words import TagResponseDpEvent, WordDpEvent
 
 _TOLERANCE = 1e-6  # transforms of the same version differ in the last digits between machines
 _MOST_KINDS, _MOST_CELLS = 32, 1e9  # about half a minute each on one core
 _LEAST_NOISE, _MOST_NOISE = 1e-5, 2e6
+_ADDED: dict[str, tuple[str, tuple[type[DpEvent], ...]]] = {
+    "metric_dp": ("metric_dp.scale", (WordDpEvent, TagResponseDpEvent)),
+    "local_dp": ("epsilon", (TokensDpEvent,)),
+}
 READING = (HfDpsynthError, KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
 
 
@@ -83,8 +90,8 @@ def _cost(facts: dict[str, Any], event: DpEvent, counts: Counter[DpEvent]) -> li
     """Compare the claimed number with the recomputed one."""
     if facts["claim_status"] == "none":
         return []
-    if facts["definition"] == "metric_dp":
-        return _metric(facts, counts)
+    if facts["definition"] in _ADDED:
+        return _added(facts, event, counts)
     if facts["definition"] != "approximate_dp":
         return [f"definition: {short(facts['definition'])} cannot be recomputed by this version"]
     claimed, stated = facts["parameters"]["epsilon"], facts["parameters"]["delta"]
@@ -139,25 +146,27 @@ def _excess(counts: Counter[DpEvent], interval: float) -> str:
     return ""
 
 
-def _metric(facts: dict[str, Any], counts: Counter[DpEvent]) -> list[str]:
-    """Compare the scale of one release of a word with the events: each split is released once."""
-    claimed = facts["parameters"]["metric_dp"]["scale"]
-    wrong = [type(leaf).__name__ for leaf in counts if not isinstance(leaf, MultivariateLaplaceDpEvent)]
-    if wrong or not counts:
-        return [f"accounting.events: {', '.join(wrong) or 'none'} in place of MultivariateLaplaceDpEvent"]
+def _added(facts: dict[str, Any], event: DpEvent, counts: Counter[DpEvent]) -> list[str]:
+    """Compare the loss of one release of a word or a text with the events: each split is released once."""
+    field, allowed = _ADDED[facts["definition"]]
+    group, _, name = field.rpartition(".")
+    claimed = facts["parameters"]["metric_dp"][name] if group else facts["parameters"][name]
+    wrong = [type(leaf).__name__ for leaf in counts if not isinstance(leaf, allowed)]
+    found = scales(event) if not wrong else Counter[float]()
+    if not found:
+        return [f"accounting.events: {', '.join(wrong) or 'none'} in place of an event of {facts['definition']}"]
     if claimed is None:
         return []
-    found = []
-    scale = max(leaf.epsilon for leaf in counts)
-    if claimed < scale:
-        found.append(f"parameters.metric_dp.scale: epsilon claimed {claimed:.6g}, the events have {scale:.6g}")
-    if claimed > scale:
-        found.append(f"parameters.metric_dp.scale: epsilon {claimed:.6g} is no scale of the events ({scale:.6g})")
+    scale = max(found)
+    if claimed * (1 + 1e-12) < scale:
+        return [f"parameters.{field}: epsilon claimed {claimed:.6g}, the events have {scale:.6g}"]
+    if claimed > scale * (1 + 1e-12):
+        return [f"parameters.{field}: epsilon {claimed:.6g} is no scale of the events ({scale:.6g})"]
     # fewer splits are honest: one of several may be saved alone
-    times, splits = sum(counts.values()), len(_splits(facts))
+    times, splits = sum(found.values()), len(_splits(facts))
     if splits > times:
-        found.append(f"accounting.events: {times} releases of words, but output.files has {splits} splits")
-    return found
+        return [f"accounting.events: {times} releases of the texts, but output.files has {splits} splits"]
+    return []
 
 
 def _splits(facts: dict[str, Any]) -> set[str]:

@@ -198,6 +198,11 @@ def sentence(facts: dict[str, Any]) -> str:
             f"without a delta: the loss between two {metric['unit']}s is epsilon = {scale} times their "
             f"distance ({metric['metric']}). This is not anonymisation and protects no person as a whole."
         )
+    if facts["definition"] == "local_dp":
+        return (
+            f"Local DP with DP epsilon = {number(parameters['epsilon'])} and delta = 0 {under}: the loss between any "
+            f"two values of {unit['description']}. It protects no person with several texts as a whole."
+        )
     so_far = "" if facts["claim_status"] == "formal_dp" else ", if the unknown assumptions below hold"
     return (
         f"This data set is differentially private with DP epsilon = {number(parameters['epsilon'])} and "

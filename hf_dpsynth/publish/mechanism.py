@@ -4,15 +4,18 @@ It covers the mechanisms of our own table: what they assume, which events they h
 it, whoever takes the plan and the ledger away could strike out an assumption or a column that was copied in clear.
 """
 
+import math
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hf_dpsynth import registry
-from hf_dpsynth.guarantees import ApproxDP, MetricDP
+from hf_dpsynth.guarantees import ApproxDP, LocalDP, MetricDP
 from hf_dpsynth.mechanisms.planning import plan_privatization, privacy_unit, unit_assumptions
 from hf_dpsynth.plans import Facts, Plan
 from hf_dpsynth.privacy.accounting import leaves, target_mu
+from hf_dpsynth.privacy.scales import scales
 from hf_dpsynth.publish.accounts import READING, short
 
 _LABELS: tuple[tuple[tuple[str, ...], ...], ...] = (((),), (("one",), ("other",)))  # shares declared, or bought
@@ -46,12 +49,17 @@ def check(plan: Plan, files: Iterable[Path]) -> list[str]:
 def _privatized(mechanism: Any, plan: Plan) -> list[str]:
     """Compare a privatization with its guarantee."""
     held = plan.guarantee
-    if not isinstance(held, MetricDP):
-        return [f"definition: {mechanism.name} has metric_dp"]
-    implied = plan_privatization(mechanism, epsilon=held.epsilon, kept_columns=plan.kept_columns).guarantee
-    found = _missing(implied.assumptions, held.assumptions)
-    if not isinstance(implied, MetricDP) or (implied.metric, implied.unit) != (held.metric, held.unit):
-        found.append(f"parameters.metric_dp: not the metric of {mechanism.name}")
+    if not isinstance(held, (MetricDP, LocalDP)):
+        return [f"definition: {mechanism.name} has no approximate_dp"]
+    # a voided claim has no number, so what it was is read off the events
+    epsilon = max(scales(plan.event)) if math.isinf(held.epsilon) else held.epsilon
+    implied = plan_privatization(mechanism, epsilon=epsilon, kept_columns=plan.kept_columns)
+    promised = implied.guarantee
+    found = _missing(promised.assumptions, held.assumptions)
+    if replace(held, epsilon=epsilon, assumptions=promised.assumptions) != promised:
+        found.append(f"definition, parameters: not those of {mechanism.name}")
+    if set(leaves(implied.event)) != set(leaves(plan.event)):
+        found.append(f"accounting.events: not those of {mechanism.name} with these parameters")
     return found
 
 

@@ -11,19 +11,18 @@ from importlib import resources
 from itertools import islice
 from typing import Any
 
-from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent
-
 from hf_dpsynth import registry
 from hf_dpsynth.errors import ConfigError, PrivacyError
-from hf_dpsynth.guarantees import ApproxDP, Guarantee, MetricDP
+from hf_dpsynth.guarantees import ApproxDP, Guarantee, LocalDP, MetricDP
 from hf_dpsynth.models import catalog
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import event_from_json, event_to_json, leaves
-from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, MultivariateLaplaceDpEvent
+from hf_dpsynth.publish.accesses import access, backend, sampling
 from hf_dpsynth.publish.accounts import short
 from hf_dpsynth.release import Release, Rows
 
 SCHEMA_VERSION = "1.0"
+Stated = ApproxDP | MetricDP | LocalDP
 ROUNDING = "every rounding goes against the claim: losses, epsilon and the noise multiplier are rounded up"
 REVIEWED = "the code of the mechanism, which is not part of hf_dpsynth, does what its events say"
 OS_RANDOMNESS = "the noise comes from the randomness of the operating system"
@@ -52,6 +51,13 @@ _WORD = (
     "the number of words of each text, and whatever the assumptions call public",
     "words as such: at a large scale most of them stay what they were",
 )
+_TEXT = (
+    "persons behind several texts, near-duplicates of one text: the unit is one text, each released once",
+    "the number of texts, and whatever the assumptions call public",
+)
+_LOCAL: dict[type[Guarantee], tuple[str, ...]] = {MetricDP: _WORD, LocalDP: _TEXT}
+_LEVELS = {"word": "token", "text": "record"}
+_DEFINITIONS = {ApproxDP: "approximate_dp", MetricDP: "metric_dp", LocalDP: "local_dp"}
 _NOTHING_HOLDS = ("everything: nothing here protects the records",)
 
 
@@ -78,7 +84,7 @@ def to_privacy_json(release: Release) -> dict[str, Any]:
         PrivacyError: the guarantee or the events have no place in privacy.json.
     """
     plan, guarantee = release.plan, release.guarantee
-    if not isinstance(guarantee, (ApproxDP, MetricDP)):
+    if not isinstance(guarantee, Stated):
         raise PrivacyError(f"privacy.json has no form for {type(guarantee).__name__} yet.")
     return {
         "schema_version": SCHEMA_VERSION,
@@ -86,8 +92,8 @@ def to_privacy_json(release: Release) -> dict[str, Any]:
         "created": release.created,
         "tool": {"name": "hf_dpsynth", "version": release.versions.get("hf_dpsynth", "unknown"), "git_commit": None},
         "claim_status": _claim_status(release),
-        "definition": "metric_dp" if isinstance(guarantee, MetricDP) else "approximate_dp",
-        "model": "local" if isinstance(guarantee, MetricDP) else "central",
+        "definition": _DEFINITIONS[type(guarantee)],
+        "model": "central" if isinstance(guarantee, ApproxDP) else "local",
         "parameters": _parameters(plan, guarantee),
         "privacy_unit": _unit(plan, guarantee),
         "adjacency": plan.adjacency.replace("-", "_"),
@@ -125,25 +131,25 @@ def _results(release: Release) -> dict[str, Any]:
     }
 
 
-def _voided(plan: Plan, guarantee: ApproxDP | MetricDP) -> bool:
+def _voided(plan: Plan, guarantee: Stated) -> bool:
     return plan.insecure_noise or math.isinf(guarantee.epsilon)
 
 
 def _claim_status(release: Release) -> str:
     guarantee = release.guarantee
-    if not isinstance(guarantee, (ApproxDP, MetricDP)) or _voided(release.plan, guarantee):
+    if not isinstance(guarantee, Stated) or _voided(release.plan, guarantee):
         return "none"
     conditional = any(sentence.endswith(_UNKNOWN) for sentence in _sentences(release))
     return "formal_dp_conditional" if conditional else "formal_dp"
 
 
-def _epsilon_delta(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
+def _epsilon_delta(plan: Plan, guarantee: Stated) -> dict[str, Any]:
     if isinstance(guarantee, MetricDP) or _voided(plan, guarantee):
         return {"epsilon": None, "delta": None}
-    return {"epsilon": float(guarantee.epsilon), "delta": float(guarantee.delta)}
+    return {"epsilon": float(guarantee.epsilon), "delta": float(getattr(guarantee, "delta", 0.0))}
 
 
-def _parameters(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
+def _parameters(plan: Plan, guarantee: Stated) -> dict[str, Any]:
     metric = None
     if isinstance(guarantee, MetricDP):
         scale = None if _voided(plan, guarantee) else float(guarantee.epsilon)
@@ -152,18 +158,18 @@ def _parameters(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
     return {**_epsilon_delta(plan, guarantee), **nothing, "metric_dp": metric}
 
 
-def _unit(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
-    metric, user = isinstance(guarantee, MetricDP), guarantee.unit == "user"
+def _unit(plan: Plan, guarantee: Stated) -> dict[str, Any]:
+    local, user = not isinstance(guarantee, ApproxDP), guarantee.unit == "user"
     most = plan.params.get("max_contributions") if user else 1
-    bounding = "each word gets noise of its own" if metric else "each record adds at most one unit"
-    if _backend(plan.event) == "randomgen" and not metric:
+    bounding = f"each {guarantee.unit} is drawn alone" if local else "each record adds at most one unit"
+    if backend(plan.event) == "randomgen" and not local:
         cut = f", cut at {plan.params['max_tokens']} tokens," if "max_tokens" in plan.params else ""
         bounding = f"each record{cut} has its gradient clipped to a norm, in every batch that it enters"
         if user:
             mean = f"the mean of the gradients of at most {most} records of each user, drawn in secret"
             bounding = f"{mean} and each{cut or ','} is clipped to a norm, in every batch that the user enters"
     return {
-        "level": "token" if metric else guarantee.unit,
+        "level": _LEVELS.get(guarantee.unit, guarantee.unit),
         "column": plan.unit_column,
         "max_contributions": most,
         "contribution_bounding": bounding,
@@ -171,18 +177,18 @@ def _unit(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
     }
 
 
-def _scope(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
+def _scope(plan: Plan, guarantee: Stated) -> dict[str, Any]:
     void = _NOTHING_HOLDS if _voided(plan, guarantee) else ()
-    private, user = isinstance(guarantee, MetricDP), guarantee.unit == "user"
+    private, user = not isinstance(guarantee, ApproxDP), guarantee.unit == "user"
     units = (_USER, *(() if plan.adjacency == "replace-one" else (_SOME,))) if user else _RECORD
-    sent = (_SENT,) if _backend(plan.event) == "randomgen" and not private else ()  # gradients may come from several
+    sent = (_SENT,) if backend(plan.event) == "randomgen" and not private else ()  # gradients may come from several
     unprotected = [f"the number of {guarantee.unit}s"] if plan.num_records is not None else []
     unprotected += [_DOMAIN + name for name in plan.label_columns]
     unprotected += [_CLEAR + name for name in plan.kept_columns]
     reads = [access(leaf, count, guarantee.unit) for leaf, count in leaves(plan.event).items()]
     return {
         "data_accesses_covered": [] if void else reads,
-        "not_covered": [*void, *(_WORD if private else units), *_ALWAYS, *sent],
+        "not_covered": [*void, *_LOCAL.get(type(guarantee), units), *_ALWAYS, *sent],
         "released_artifacts": [_PRIVATIZED if private else _SYNTHETIC, "noisy values in the ledger, and the plan"],
         "unprotected_quantities": unprotected,
         "hyperparameter_tuning": "none",
@@ -190,48 +196,13 @@ def _scope(plan: Plan, guarantee: ApproxDP | MetricDP) -> dict[str, Any]:
     }
 
 
-def access(leaf: DpEvent, count: int, unit: str) -> str:
-    """Return in words what a release reads of the privacy units, and how often."""
-    if isinstance(leaf, DiscreteGaussianDpEvent):
-        moves = "one count" if len(leaf.shifts) == 1 else f"{len(leaf.shifts)} counts"
-        return f"{count} x a vector of counts, of which a {unit} moves {moves}, with noise of sigma {leaf.sigma:.6g}"
-    if isinstance(leaf, MultivariateLaplaceDpEvent):
-        return f"{count} x each word of each text, with noise of scale {leaf.epsilon:.6g} on its embedding"
-    if isinstance(leaf, PoissonSampledDpEvent) and isinstance(leaf.event, GaussianDpEvent):
-        batch = f"a batch that each {unit} enters alone with probability {leaf.sampling_probability:.6g}"
-        noise = f"noise multiplier {leaf.event.noise_multiplier:.6g}"
-        return f"{count} x the sum of the clipped gradients of {batch}, {noise}"
-    if isinstance(leaf, GaussianDpEvent):
-        noise = f"noise multiplier {leaf.noise_multiplier:.6g}"
-        return f"{count} x a pass over all {unit}s in batches of clipped gradients, {noise}"
-    return f"{count} x {type(leaf).__name__}"
-
-
-def _backend(event: DpEvent) -> str:
-    """Return what draws the noise; where counts stand beside gradients, what is not exact counts."""
-    kinds = {type(leaf) for leaf in leaves(event)}
-    if kinds & {MultivariateLaplaceDpEvent, GaussianDpEvent, PoissonSampledDpEvent}:
-        return "randomgen"
-    return "opendp" if DiscreteGaussianDpEvent in kinds else "none"
-
-
-def _sampling(event: DpEvent, unit: str) -> str:
-    """Return how privacy units are drawn, which is what the accountant assumes: sampler and event are one object."""
-    kinds = {type(leaf) for leaf in leaves(event)}
-    if PoissonSampledDpEvent in kinds:
-        return f"Poisson: each {unit} enters each batch alone with a public probability"
-    if GaussianDpEvent in kinds:
-        return f"shuffled batches: each {unit} is in one batch of each pass, no amplification is claimed"
-    return "none: every record is read"
-
-
 def _mechanism(release: Release) -> dict[str, Any]:
     plan = release.plan
-    backend = _backend(plan.event)
-    version = release.versions.get(backend)
+    drawn = backend(plan.event)
+    version = release.versions.get(drawn)
     return {
         "name": plan.mechanism,
-        "backend": f"{backend} {version}" if version else backend,
+        "backend": f"{drawn} {version}" if version else drawn,
         "library": "hf_dpsynth",
         "version": release.versions.get("hf_dpsynth", "unknown"),
         "params": {"noise_multiplier": plan.noise_multiplier, **plan.params},
@@ -244,7 +215,7 @@ def _accounting(release: Release) -> dict[str, Any]:
     plan = release.plan
     ours = plan.account == "closed_form"
     library = "hf_dpsynth" if ours else "dp_accounting"
-    drawn = _sampling(plan.event, release.guarantee.unit if isinstance(release.guarantee, ApproxDP) else "record")
+    drawn = sampling(plan.event, release.guarantee.unit if isinstance(release.guarantee, ApproxDP) else "record")
     assumptions = [_assumption(sentence) for sentence in _sentences(release)]
     if plan.insecure_noise:
         assumptions.append({"name": OS_RANDOMNESS, "holds": False, "note": "a seed was passed"})
@@ -277,17 +248,17 @@ def _assumption(sentence: str) -> dict[str, Any]:
 
 
 def _randomness(plan: Plan) -> dict[str, Any]:
-    backend = _backend(plan.event)
+    source = backend(plan.event)
     prng = {
         "opendp": "exact discrete Gaussian sampler of OpenDP",
         "randomgen": "AES-128 in counter mode, keyed by BLAKE2b",
         "none": "no noise was drawn",
-    }[backend]
+    }[source]
     return {
         "prng": prng,
-        "cryptographic": backend != "none" and not plan.insecure_noise,
+        "cryptographic": source != "none" and not plan.insecure_noise,
         "seed_source": "user_seed" if plan.insecure_noise else "os_entropy",
-        "float_safe": backend == "opendp",
+        "float_safe": source == "opendp",
     }
 
 
@@ -339,7 +310,7 @@ def _release(data: dict[str, Any]) -> Release:
     params = dict(mechanism["params"])
     insecure = data["randomness"]["seed_source"] == "user_seed"
     unprotected = scope["unprotected_quantities"]
-    backend, _, backend_version = mechanism["backend"].partition(" ")
+    drawn, _, drawn_version = mechanism["backend"].partition(" ")
     versions = {"hf_dpsynth": data["tool"]["version"], accounting["library"]: accounting["version"]}
     plan = Plan(
         mechanism=mechanism["name"],
@@ -369,7 +340,7 @@ def _release(data: dict[str, Any]) -> Release:
         rows=(Rows("", data["output"]["n_records"]),),
         files=tuple((entry["path"], entry["sha256"]) for entry in data["output"]["files"]),
         commitment=data["source"]["commitment"],
-        versions=versions | ({backend: backend_version} if backend_version else {}),
+        versions=versions | ({drawn: drawn_version} if drawn_version else {}),
     )
 
 
@@ -384,12 +355,16 @@ def _guarantee(data: dict[str, Any]) -> Guarantee:
         metric = parameters["metric_dp"]
         scale = math.inf if metric["scale"] is None else metric["scale"]
         return MetricDP(epsilon=scale, metric=metric["metric"], unit=metric["unit"], assumptions=sentences)
+    epsilon = math.inf if parameters["epsilon"] is None else parameters["epsilon"]
+    unit = data["privacy_unit"]["description"].removeprefix("one ")
+    if data["definition"] == "local_dp":
+        return LocalDP(epsilon=epsilon, unit=unit, assumptions=sentences)
     if data["definition"] != "approximate_dp":
-        raise ConfigError(f"definition {data['definition']!r} cannot be read yet; approximate_dp and metric_dp can.")
+        raise ConfigError(f"definition {data['definition']!r} cannot be read by this version.")
     return ApproxDP(
-        epsilon=math.inf if parameters["epsilon"] is None else parameters["epsilon"],
+        epsilon=epsilon,
         delta=parameters["delta"] or 0.0,
-        unit=data["privacy_unit"]["description"].removeprefix("one "),
+        unit=unit,
         neighbours=data["adjacency"].replace("_", "-"),
         assumptions=sentences,
     )

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chi2
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.mechanisms.word import madlib
+from hf_dpsynth.mechanisms.word import base
 from hf_dpsynth.mechanisms.word.madlib import Madlib
 from hf_dpsynth.mechanisms.word.text import PUNCTUATION
 from hf_dpsynth.models.word_vectors import WordVectors
@@ -151,7 +151,7 @@ def test_a_row_does_not_depend_on_its_batch():
 def test_a_row_does_not_depend_on_where_the_search_is_cut(monkeypatch):
     vectors, texts = plane(), ["good wordaa 7", "wordab unheard 1999", "wordac"] * 20
     whole = Madlib(oov="random").privatize(texts, vectors, 1.0, generators())
-    monkeypatch.setattr(madlib, "_CHUNK_WORDS", 7)
+    monkeypatch.setattr(base, "CHUNK_WORDS", 7)
     assert Madlib(oov="random").privatize(texts, vectors, 1.0, generators()) == whole
 
 

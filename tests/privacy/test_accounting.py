@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.privacy import accounting
-from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, MultivariateLaplaceDpEvent
+from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
+from hf_dpsynth.privacy.scales import metric_scale
+from hf_dpsynth.privacy.words import MultivariateLaplaceDpEvent
 
 # Xie et al. 2024, arXiv:2403.01749: noise multipliers of 10 rounds at epsilon 1, 2, 4 and delta 1/(n ln n)
 PUBLISHED = {1939290: (15.40, 8.04, 4.25), 8396: (11.60, 6.21, 3.37), 75316: (13.25, 7.00, 3.75)}
@@ -140,9 +142,9 @@ def test_no_event_costs_nothing_and_a_non_private_one_everything():
 
 
 def test_metric_scales_add_up_and_do_not_mix_with_votes():
-    assert accounting.metric_scale(SelfComposedDpEvent(MultivariateLaplaceDpEvent(2.5), 3)) == 7.5
+    assert metric_scale(SelfComposedDpEvent(MultivariateLaplaceDpEvent(2.5), 3)) == 7.5
     with pytest.raises(PrivacyError, match="ledgers of their own"):
-        accounting.metric_scale(ComposedDpEvent([MultivariateLaplaceDpEvent(1.0), rounds(1.0, 1)]))
+        metric_scale(ComposedDpEvent([MultivariateLaplaceDpEvent(1.0), rounds(1.0, 1)]))
 
 
 EVENTS = st.recursive(

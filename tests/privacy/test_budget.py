@@ -13,7 +13,8 @@ from hf_dpsynth.guarantees import ApproxDP
 from hf_dpsynth.privacy.accounting import rdp_epsilon
 from hf_dpsynth.privacy.budget import PrivacyBudget
 from hf_dpsynth.privacy.ledger import Ledger
-from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, MultivariateLaplaceDpEvent
+from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
+from hf_dpsynth.privacy.words import MultivariateLaplaceDpEvent
 from tests.stubs import race
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -8,7 +8,8 @@ from scipy import stats
 
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.privacy.keys import Key
-from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, discrete_gaussian, multivariate_laplace
+from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent, discrete_gaussian
+from hf_dpsynth.privacy.words import multivariate_laplace
 
 DRAWS = 40_000
 

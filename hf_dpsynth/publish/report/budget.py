@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 from dp_accounting import ComposedDpEvent, DpEvent
 
-from hf_dpsynth.guarantees import ApproxDP, MetricDP
-from hf_dpsynth.privacy.accounting import epsilon, leaves, metric_scale, rdp_epsilon
+from hf_dpsynth.guarantees import ApproxDP, LocalDP, MetricDP
+from hf_dpsynth.privacy.accounting import epsilon, leaves, rdp_epsilon
 from hf_dpsynth.privacy.ledger import Charge
-from hf_dpsynth.publish.privacy_json import access
+from hf_dpsynth.privacy.scales import metric_scale
+from hf_dpsynth.publish.accesses import access
 from hf_dpsynth.release import Release
 
+_ADDED = (MetricDP, LocalDP)
 _MOST_ROWS = 20  # of the table: each costs the accountant up to a second. More charges are taken together
 
 
@@ -28,8 +30,8 @@ class Spent:
         dates (`str`): the UTC date, or the first and the last.
         reads (`str`): what was read and how it was noised, in words.
         own (`float`, *optional*): epsilon of these charges alone, or their metric scale; None when nothing holds.
-        total (`float`, *optional*): epsilon of all charges up to this one; None for a metric scale, which is one for
-            each word of each text and is not added up over texts.
+        total (`float`, *optional*): epsilon of all charges up to this one; None for a metric scale or local DP, whose
+            loss is one for each word or each text and is not added up over texts.
         num_lost (`int`): for how many of them a process stopped before the value was kept. They count as spent.
     """
 
@@ -62,7 +64,7 @@ def spending(release: Release) -> tuple[Spent, ...]:
                 dates=_range([charge.when for charge in group]),
                 reads=_reads(group, getattr(release.guarantee, "unit", "record")),
                 own=_cost(release, events),
-                total=None if isinstance(release.guarantee, MetricDP) else _cost(release, so_far),
+                total=None if isinstance(release.guarantee, _ADDED) else _cost(release, so_far),
                 num_lost=sum(charge.key in named for charge in group),
             )
         )
@@ -84,7 +86,7 @@ def _cost(release: Release, events: Sequence[DpEvent]) -> float | None:
     if plan.insecure_noise:
         return None
     total = ComposedDpEvent(list(events))
-    if isinstance(guarantee, MetricDP):
+    if isinstance(guarantee, _ADDED):
         return math.inf if math.isinf(guarantee.epsilon) else metric_scale(total)
     if not isinstance(guarantee, ApproxDP):
         return None

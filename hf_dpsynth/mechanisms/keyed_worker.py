@@ -3,14 +3,14 @@
 import pickle
 import sys
 
-from hf_dpsynth.mechanisms.word.release import _privatized
+from hf_dpsynth.mechanisms.keyed_release import _privatized
 from hf_dpsynth.privacy.keys import Key
 
 
 def main() -> None:
     """Privatize one slice."""
-    mechanism, vectors, epsilon, secret, offset, texts, batch_size = pickle.load(sys.stdin.buffer)
-    made = _privatized(mechanism, vectors, epsilon, Key(secret), offset, texts, batch_size, silent=True)
+    mechanism, public, epsilon, secret, offset, texts, batch_size = pickle.load(sys.stdin.buffer)
+    made = _privatized(mechanism, public, epsilon, Key(secret), offset, texts, batch_size, silent=True)
     sys.stdout.buffer.write(pickle.dumps(made))
 
 

@@ -1,4 +1,4 @@
-"""One release of a split by a word mechanism: keyed noise, batches and workers that do not change the result.
+"""One release of a split by a privatizing mechanism: keyed noise, batches and workers that do not change the result.
 
 The noise of a row is keyed by the release's key, the mechanism, the split, the row's number and its content, so it
 does not depend on `batch_size` or `num_proc` and never repeats. Workers get their slice and a key over a pipe; nothing
@@ -21,7 +21,6 @@ import numpy as np
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.logging import progress_bar
 from hf_dpsynth.mechanisms.base import Privatizer
-from hf_dpsynth.models.word_vectors import WordVectors
 from hf_dpsynth.privacy.keys import Key
 from hf_dpsynth.privacy.ledger import Ledger
 from hf_dpsynth.privacy.records import PrivateRecords
@@ -32,7 +31,7 @@ class Job:
     """How a split is privatized."""
 
     mechanism: Privatizer
-    vectors: WordVectors
+    public: Any
     epsilon: float
     key: Key
     batch_size: int
@@ -76,7 +75,7 @@ def release_split(
         if workers > 1:
             write(_in_workers(job, row_key, texts, workers))
         else:
-            write(_privatized(job.mechanism, job.vectors, job.epsilon, row_key, 0, texts, job.batch_size))
+            write(_privatized(job.mechanism, job.public, job.epsilon, row_key, 0, texts, job.batch_size))
     if state != "committed":
         # rows that were written before a stop are the draw of this charge: they are committed, not drawn again
         ledger.commit(key, "released")
@@ -84,7 +83,7 @@ def release_split(
 
 def _privatized(
     mechanism: Privatizer,
-    vectors: WordVectors,
+    public: Any,
     epsilon: float,
     key: Key,
     offset: int,
@@ -103,7 +102,7 @@ def _privatized(
         def stream(i: int, batch: Sequence[str | None] = batch, first: int = first) -> np.random.Generator:
             return key.generator(first + i, (batch[i] or "").encode("utf-8", "surrogatepass"))
 
-        made += mechanism.privatize(batch, vectors, epsilon, stream)
+        made += mechanism.privatize(batch, public, epsilon, stream)
         bar.update(len(batch))
     bar.close()
     return made
@@ -117,9 +116,9 @@ def _in_workers(job: Job, key: Key, texts: list[str | None], workers: int) -> li
     processes = []
     try:
         for start, stop in pairwise(bounds):
-            order = (job.mechanism, job.vectors, job.epsilon, key.reveal(), start, texts[start:stop], job.batch_size)
+            order = (job.mechanism, job.public, job.epsilon, key.reveal(), start, texts[start:stop], job.batch_size)
             process = subprocess.Popen(
-                [sys.executable, "-m", "hf_dpsynth.mechanisms.word.worker"],
+                [sys.executable, "-m", "hf_dpsynth.mechanisms.keyed_worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -146,11 +145,11 @@ def _in_workers(job: Job, key: Key, texts: list[str | None], workers: int) -> li
 def _check_sendable(job: Job) -> None:
     """Refuse, before anything is charged, what a fresh interpreter could not load."""
     try:
-        pickle.dumps((job.mechanism, job.vectors))
+        pickle.dumps((job.mechanism, job.public))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ConfigError("this mechanism or these vectors cannot be sent to workers. Use num_proc=1.") from error
-    if "__main__" in (type(job.mechanism).__module__, type(job.vectors).__module__):
-        raise ConfigError("a mechanism or vectors of a class in __main__ cannot be sent to workers. Use num_proc=1.")
+        raise ConfigError("this mechanism or its public input cannot be sent to workers. Use num_proc=1.") from error
+    if "__main__" in (type(job.mechanism).__module__, type(job.public).__module__):
+        raise ConfigError("a mechanism or a public input of __main__ cannot be sent to workers. Use num_proc=1.")
 
 
 def _send(process: "subprocess.Popen[bytes]", order: tuple[Any, ...]) -> None:

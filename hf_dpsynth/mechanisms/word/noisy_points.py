@@ -1,0 +1,35 @@
+"""Noise on embeddings: the noisy point of each word, scaled so that single precision can hold it."""
+
+import numpy as np
+
+from hf_dpsynth.mechanisms.word.base import Vocabulary, is_noiseless
+from hf_dpsynth.privacy.words import multivariate_laplace
+
+_LONGEST = 1e30
+
+
+def noisy_points(
+    codes: np.ndarray,
+    vocabulary: Vocabulary,
+    epsilon: float,
+    generator: np.random.Generator,
+    root: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return y = phi(w) + z for each word: metric DP at scale epsilon, and all that a search may see of the word.
+
+    Args:
+        codes (`np.ndarray`): rows of `vocabulary.points`, shape (n,). Sensitive.
+        vocabulary (`Vocabulary`): public.
+        epsilon (`float`): the scale; infinite adds no noise.
+        generator (`np.random.Generator`): the secret stream of the text.
+        root (`np.ndarray`, *optional*): a matrix R: the norm is |R^-1 z| instead of |z|. Public.
+    Returns:
+        `np.ndarray`: shape (n, d), float32. Sensitive until a search has rounded it to a word.
+    """
+    points = vocabulary.points
+    noisy = points[codes].astype(np.float64)
+    if not is_noiseless(epsilon):
+        noisy += multivariate_laplace(generator, epsilon, len(noisy), points.shape[1], root)
+    # Beyond this length only the direction decides; float32 ends at 3e38.
+    noisy /= np.maximum(np.abs(noisy).max(axis=1, keepdims=True, initial=0) / _LONGEST, 1)
+    return np.asarray(noisy, dtype=np.float32)
