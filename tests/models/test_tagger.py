@@ -65,6 +65,8 @@ def test_no_text_shares_a_matrix_product_with_another(tagger, monkeypatch):
     monkeypatch.setattr(tagger, "_pipeline", recorded)
     assert [codes.tolist() for codes in tagger.tag_words(sentences)] == alone
     assert recorded.batches == [[3], [1], [1024], [1024], [452]]
+    tagger.tag_tokens(sentences)
+    assert recorded.batches[5:] == recorded.batches[:5]
     assert [len(codes) for codes in alone] == [3, 0, 1, 2500]
 
 
