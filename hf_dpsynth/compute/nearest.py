@@ -20,13 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hf_dpsynth.compute.pairs import CHUNK_ELEMENTS, chunks, products_of_pairs
+from hf_dpsynth.compute.threads import in_threads
 from hf_dpsynth.errors import ConfigError
 
 LEAST_MARGIN = 1e-5
 _OVERFLOW = 1e37
 _LEVEL = 1e-6
 _TILE_COLUMNS = 4096
-_CHUNK_ELEMENTS = 1 << 19
 _HEAD_COLUMNS = 512
 _CROWD = 1024
 
@@ -62,7 +63,8 @@ def votes(private: np.ndarray, candidates: np.ndarray, *, block_rows: int = 2048
     """Count, for each candidate, the private rows nearest to it.
 
     Nearest in Euclidean distance, which is the largest cosine where rows are normalised; the lowest index wins ties.
-    Memory: a copy of the candidates and tiles of `block_rows` x 4096 scores; a memory-mapped file is read in blocks.
+    Memory: a copy of the candidates and a tile of `block_rows` x 4096 scores for each thread of the BLAS; a memory-
+    mapped file is read in blocks.
 
     Args:
         private (`np.ndarray`): embeddings, shape (n, d); computed in float32. Sensitive.
@@ -99,7 +101,8 @@ def top_k(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the k vectors nearest to each query, exactly, in ascending distance; the lowest index comes first in a tie.
 
-    Memory: a copy of `vectors`, tiles of `block_rows` x 4096 scores, and the result; no n x m matrix is ever held.
+    Memory: a copy of `vectors`, a tile of `block_rows` x 4096 scores for each thread of the BLAS, and the result; no
+    n x m matrix is ever held.
 
     Args:
         queries (`np.ndarray`): shape (n, d); computed in float32. Sensitive where noise-free.
@@ -122,9 +125,13 @@ def top_k(
         return indices, _squared_distances(queries, finite, indices)
     table = _table(finite)
     indices = np.empty((len(queries), k), dtype=np.int64)
-    scratch = _scratch(block_rows, table, least_columns=k)
-    for block in _blocks(queries, "queries", table, block_rows):
-        indices[block.start : block.start + block.count] = _nearest_many(block, table, k, scratch)
+
+    def search(part: slice) -> None:
+        scratch, out = _scratch(block_rows, table, least_columns=k), indices[part]
+        for block in _blocks(queries[part], "queries", table, block_rows):
+            out[block.start : block.start + block.count] = _nearest_many(block, table, k, scratch)
+
+    in_threads(search, len(queries), block_rows)
     return indices, _squared_distances(queries, finite, indices)
 
 
@@ -155,7 +162,7 @@ def _as_float32(array: np.ndarray, name: str) -> np.ndarray:
 def _table(vectors: np.ndarray) -> _Table:
     """Prepare finite float32 candidates."""
     count, width = vectors.shape
-    halves = np.concatenate([_products(part, part) for part in _chunks(vectors)]) / 2
+    halves = np.concatenate([products_of_pairs(part, part) for part in chunks(vectors)]) / 2
     longest = float(np.sqrt(2 * halves.max())) * (1 + 1e-6)
     uneven = float(halves.max() - halves.min()) * (1 + 1e-6)
     if uneven <= _LEVEL:
@@ -216,51 +223,37 @@ def _tiles(block: _Block, table: _Table, scratch: np.ndarray) -> Iterator[tuple[
         yield left, scores[: block.count]
 
 
-def _products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Multiply pairs of rows in float64: element-wise operations only, halves added, so no pair depends on another."""
-    terms = np.multiply(left, right, dtype=np.float64)
-    width = terms.shape[1]
-    while width > 1:
-        half = (width + 1) // 2
-        terms[:, : width - half] += terms[:, half:width]
-        width = half
-    return np.asarray(terms[:, 0])
-
-
-def _chunks(vectors: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield groups of rows of a size that stays in cache in float64."""
-    step = max(1, _CHUNK_ELEMENTS // vectors.shape[1])
-    for start in range(0, len(vectors), step):
-        yield vectors[start : start + step]
-
-
 def _scores_of_pairs(block: _Block, table: _Table, row: np.ndarray, column: np.ndarray) -> np.ndarray:
     """Score pairs of a row of the block and a candidate in chunks of bounded memory; float64, shape (pairs,)."""
     width = table.vectors.shape[1]
     out = np.empty(len(row), dtype=np.float64)
-    step = max(1, _CHUNK_ELEMENTS // width)
+    step = max(1, CHUNK_ELEMENTS // width)
     for start in range(0, len(row), step):
         part = slice(start, start + step)
-        out[part] = _products(block.rows[row[part], :width], table.vectors[column[part]]) - table.halves[column[part]]
+        out[part] = (
+            products_of_pairs(block.rows[row[part], :width], table.vectors[column[part]]) - table.halves[column[part]]
+        )
     return out
 
 
 def _scores_of_all(row: np.ndarray, table: _Table) -> np.ndarray:
     """Score one row against every candidate in float64, shape (m,)."""
-    return np.asarray(np.concatenate([_products(row[None], part) for part in _chunks(table.vectors)]) - table.halves)
+    return np.asarray(
+        np.concatenate([products_of_pairs(row[None], part) for part in chunks(table.vectors)]) - table.halves
+    )
 
 
 def _squared_distances(queries: np.ndarray, vectors: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Measure each query's distances to the vectors found for it, ascending as they are; float32, shape (n, k)."""
     count, k = columns.shape
     out = np.empty((count, k), dtype=np.float32)
-    step = max(1, _CHUNK_ELEMENTS // (k * vectors.shape[1]))
+    step = max(1, CHUNK_ELEMENTS // (k * vectors.shape[1]))
     for start in range(0, count, step):
         part = slice(start, start + step)
         with np.errstate(over="ignore"):
             rows = np.repeat(queries[part].astype(np.float32), k, axis=0)
             gaps = np.subtract(rows, vectors[columns[part].reshape(-1)], dtype=np.float64)
-            out[part] = _products(gaps, gaps).reshape(-1, k)
+            out[part] = products_of_pairs(gaps, gaps).reshape(-1, k)
     return np.asarray(np.maximum.accumulate(out, axis=1))
 
 
@@ -273,11 +266,15 @@ def _assign(array: np.ndarray, name: str, vectors: np.ndarray, block_rows: int) 
         kept = np.array([j for j, row in enumerate(vectors) if first.setdefault(row.tobytes(), j) == j])
         if len(kept) < len(vectors):
             table = _table(vectors[kept])
-    out = np.empty(len(array), dtype=np.int64)
-    scratch = _scratch(block_rows, table)
-    for block in _blocks(array, name, table, block_rows):
-        out[block.start : block.start + block.count] = _nearest_one(block, table, scratch)
-    return np.asarray(kept[out])
+    nearest = np.empty(len(array), dtype=np.int64)
+
+    def search(part: slice) -> None:
+        scratch, out = _scratch(block_rows, table), nearest[part]
+        for block in _blocks(array[part], name, table, block_rows):
+            out[block.start : block.start + block.count] = _nearest_one(block, table, scratch)
+
+    in_threads(search, len(array), block_rows)
+    return np.asarray(kept[nearest])
 
 
 def _nearest_one(block: _Block, table: _Table, scratch: np.ndarray) -> np.ndarray:

@@ -88,10 +88,9 @@ def two_sided_geometric(generator: np.random.Generator, epsilon: float, count: i
     Returns:
         `np.ndarray`: shape (count,), int64, within +-2^53. Sensitive.
     """
-    with np.errstate(over="ignore"):
-        waits = generator.standard_exponential((2, count)) / epsilon
-    steps = np.minimum(np.floor(waits), _FARTHEST).astype(np.int64)
-    return np.asarray(steps[0] - steps[1])
+    steps = np.floor(generator.standard_exponential((2, count)) / epsilon)
+    # cut after the difference: two waits that were cut alike would cancel and leave no noise
+    return np.asarray(np.clip(steps[0] - steps[1], -_FARTHEST, _FARTHEST), dtype=np.int64)
 
 
 def uniforms(generator: np.random.Generator, count: int) -> np.ndarray:

@@ -3,10 +3,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import threadpoolctl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hf_dpsynth.compute import nearest
+from hf_dpsynth.compute import nearest, threads
 from hf_dpsynth.errors import ConfigError
 
 BLOCK = 8
@@ -241,3 +242,25 @@ def test_wrong_arguments_are_named_without_their_values():
             nearest.top_k(good, good, k)
     with pytest.raises(ConfigError, match="block_rows"):
         nearest.votes(good, good, block_rows=0)
+
+
+def test_threads_do_not_change_the_result():
+    """More blocks than threads, an odd rest, and rows whose scores tie within rounding."""
+    rng = np.random.default_rng(11)
+    vectors = hard_candidates(rng, 24)
+    queries = hard_rows(rng, vectors, 333)
+    many, one = nearest.top_k(queries, vectors, 5, block_rows=16), nearest.assign(queries, vectors, block_rows=16)
+    with threadpoolctl.threadpool_limits(1, "blas"):
+        np.testing.assert_array_equal(many[0], nearest.top_k(queries, vectors, 5, block_rows=16)[0])
+        np.testing.assert_array_equal(one, nearest.assign(queries, vectors, block_rows=16))
+
+
+def test_every_row_is_worked_on_once_and_an_error_comes_out():
+    for count, block_rows in [(0, 4), (1, 4), (9, 4), (1000, 7)]:
+        seen = np.zeros(count, dtype=int)
+        threads.in_threads(lambda part, seen=seen: seen.__setitem__(part, seen[part] + 1), count, block_rows)
+        assert (seen == 1).all()
+    rows = np.zeros((100, 2), dtype=np.float32)
+    rows[-1] = np.nan
+    with pytest.raises(ConfigError, match="NaN"):
+        nearest.top_k(rows, np.eye(2, dtype=np.float32), 1, block_rows=10)
