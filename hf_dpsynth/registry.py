@@ -57,6 +57,13 @@ _TABLE = (
         "Feyisetan et al. 2020, arXiv:1910.08902",
         "hf_dpsynth.mechanisms.word.madlib:Madlib",
     ),
+    Entry(
+        "syntax-guided",
+        "privatize",
+        "metric DP per word",
+        "Arnold et al. 2023, arXiv:2306.01471",
+        "hf_dpsynth.mechanisms.word.syntax_guided:SyntaxGuided",
+    ),
 )
 
 
@@ -76,7 +83,7 @@ def list_mechanisms() -> list[tuple[str, str, str, str]]:
     Examples:
         >>> from hf_dpsynth import list_mechanisms
         >>> [name for name, kind, guarantee, source in list_mechanisms() if kind == "privatize"]
-        ['madlib']
+        ['madlib', 'syntax-guided']
     """
     return [(row.name, row.kind, row.guarantee, row.source) for row in table().values()]
 

@@ -69,6 +69,8 @@ def release_split(
         workers = min(job.num_proc, len(texts))
         if workers > 1:
             _check_sendable(job)
+        # of no texts: a package or a table that the mechanism lacks is missed before anything is charged
+        job.mechanism.privatize([], job.public, job.epsilon, job.key.generator)
         ledger.charge(key, job.mechanism.event(job.epsilon))
         if workers > 1:
             write(_in_workers(job, row_key(job, split), texts, workers))

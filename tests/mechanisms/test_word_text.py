@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_dpsynth.mechanisms.word.text import PUNCTUATION, is_number, read, write
+from hf_dpsynth.mechanisms.word.text import PUNCTUATION, cased, is_number, read, write
 
 KNOWN = {"do", "n't", "she", "'s", "o'brien", "u.s", "1.5", "well-known", "10-year", "good"}
 
@@ -81,6 +81,23 @@ def test_reading_what_was_written_changes_nothing(text, keep):
     assert write(*read(once, KNOWN, keep_punctuation=keep)) == once
 
 
+@given(st.text(), st.text(alphabet="AbN\u03a3\u0130'nT.1-, \u2026\u2019\u2014\n"))
+def test_capitals_are_found_again_word_by_word(anything, crafted):
+    for text in (anything, crafted):
+        words, _ = read(text, {*KNOWN, "ab.n", "'s"})
+        found = cased(text, words)
+        assert [word.casefold() for word in found] == [word.casefold() for word in words]
+        assert (
+            found == words
+            if len(text.lower()) != len(text)
+            else all(word in text.translate(cased_marks()) for word in found)
+        )
+
+
+def cased_marks():
+    return {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x2013: "-", 0x2014: "-", 0x2026: "..."}
+
+
 @pytest.mark.parametrize(
     "unit", ["good ", "a", "1,", "n't", "'", "-a", " \n", "\U0001f600", "\x00", "n'tn", "don't", "a1."]
 )
@@ -89,7 +106,9 @@ def test_a_megabyte_takes_well_under_a_second_whatever_it_holds(unit):
     seconds = []
     for part in (text[: len(text) // 4], text):
         start = time.process_time()
-        write(*read(part, KNOWN))
+        words, gaps = read(part, KNOWN)
+        write(words, gaps)
+        cased(part, words)
         seconds.append(time.process_time() - start)
     assert seconds[1] < 3 and seconds[1] < 16 * seconds[0] + 0.2
 

@@ -87,6 +87,30 @@ def write(words: Sequence[str], gaps: Sequence[str]) -> str:
     return "".join(parts)
 
 
+def cased(text: str, words: Sequence[str]) -> list[str]:
+    """Return the words of `read` with the capitals that the text has, for a tagger; never to be copied.
+
+    Args:
+        text (`str`): what was read. Sensitive.
+        words (`Sequence[str]`): its words. Sensitive.
+    Returns:
+        `list[str]`: one a word, equal to it in lower case; the words as they are where lower-casing changes lengths.
+    Examples:
+        >>> cased("She didn't see NATO", ["she", "did", "n't", "see", "nato"])
+        ['She', 'did', "n't", 'see', 'NATO']
+    """
+    lower, source = text.lower(), text.translate(_TYPOGRAPHIC)
+    if len(lower) != len(text):
+        return list(words)
+    lower = lower.translate(_TYPOGRAPHIC)
+    found = []
+    place = 0
+    for word in words:
+        place = lower.find(word, place) + len(word)
+        found.append(source[place - len(word) : place])
+    return found
+
+
 def is_number(word: str) -> bool:
     """Return whether a word outside W counts as a number: it begins with a digit 0-9."""
     return "0" <= word[:1] <= "9"

@@ -1,0 +1,176 @@
+"""Syntax-guided: of the words nearest to a noisy point, the first one with the right part of speech.
+
+y = phi(w) + z as in madlib, C the k words nearest to y, ascending, w itself allowed; the output is the first of C
+whose lexical tag is the target tag, else the nearest. Source: Arnold, Yesilbas & Weinzierl 2023, arXiv:2306.01471.
+Where we leave the paper: it takes the tag of w and claims madlib's guarantee, but what reads the tag of w is no
+post-processing of y, and two words of different tags at distance d can be told apart by far more than epsilon d. So
+the tag is randomized by default, and the paper's form says that tags are public.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+from dp_accounting import ComposedDpEvent, DpEvent
+
+from hf_dpsynth.compute import nearest
+from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.guarantees import digits
+from hf_dpsynth.mechanisms.base import check_choice, check_whole
+from hf_dpsynth.mechanisms.word.base import EUCLIDEAN, Drawn, Vocabulary, WordMechanism, checked, is_noiseless
+from hf_dpsynth.mechanisms.word.noisy_points import noisy_points
+from hf_dpsynth.mechanisms.word.text import cased
+from hf_dpsynth.models.lexicon import lexical_tags
+from hf_dpsynth.models.tagger import SpacyTagger
+from hf_dpsynth.models.tags import TAGS
+from hf_dpsynth.privacy.words import MultivariateLaplaceDpEvent, TagResponseDpEvent, randomized_response
+
+_PRIVACY = ("rr", "public", "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntaxGuided(WordMechanism):
+    """Replaces each word by one near a noisy copy of its embedding, of the same part of speech where there is one.
+
+    Args:
+        k (`int`, defaults to 20): how many of the nearest words are candidates; 1 is madlib.
+        tags (`str`, defaults to `"lexical"`): a word has the tag that stands in a public table, whatever its sentence
+            (`"lexical"`), or the one that a tagger gives it in its text (`"contextual"`).
+        tag_privacy (`str`, defaults to `"rr"`): the target tag is a randomized response of the word's tag (`"rr"`),
+            the tag itself, which is declared public (`"public"`: the paper's form), or the most frequent lexical tag
+            of the candidates, which costs nothing (`"none"`).
+        tag_epsilon (`float`, defaults to 4.0): the loss, beside that of the words, for each tag that differs; only
+            with `"rr"`.
+        tagger (`str`, defaults to `"en-core-web-sm"`): the spaCy pipeline of contextual tags, a short name of the
+            catalogue or a local folder. Public: it stands in the plan as it is written here.
+        oov, numbers, punctuation, stop_words, max_words: as in every word mechanism (`WordMechanism`).
+    Examples:
+        >>> SyntaxGuided().guarantee(10).metric
+        'Euclidean distance of word embeddings plus 4/10 for each part-of-speech tag that differs'
+    """
+
+    name: ClassVar[str] = "syntax-guided"
+
+    k: int = 20
+    tags: str = "lexical"
+    tag_privacy: str = "rr"
+    tag_epsilon: float = 4.0
+    tagger: str = "en-core-web-sm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole(self.name, "k", self.k, 1)
+        check_choice(self.name, "tags", self.tags, ("lexical", "contextual"))
+        check_choice(self.name, "tag_privacy", self.tag_privacy, _PRIVACY)
+        number = isinstance(self.tag_epsilon, (int, float)) and not isinstance(self.tag_epsilon, bool)
+        if not (number and 0 < self.tag_epsilon < float("inf")):
+            raise ConfigError(
+                f"{self.name}: tag_epsilon is {self.tag_epsilon!r}; it must be a finite number > 0. "
+                "Tags that are not randomized are tag_privacy='public'."
+            )
+        if not isinstance(self.tagger, str) or not self.tagger:
+            raise ConfigError(f"{self.name}: tagger is {self.tagger!r}; it must be a name or a folder")
+        if self.tags == "contextual" and self.tag_privacy == "none":
+            raise ConfigError(
+                f"{self.name}: tags='contextual' has no meaning with tag_privacy='none', which reads the tag off the "
+                "noisy point alone. Use tags='lexical', or tag_privacy='rr'."
+            )
+
+    def metric(self, epsilon: float) -> str:
+        """Return the distance: a tag that differs adds tag_epsilon / epsilon to that of the words."""
+        if self.tag_privacy != "rr":
+            return EUCLIDEAN
+        return (
+            f"{EUCLIDEAN} plus {digits(self.tag_epsilon)}/{digits(epsilon)} for each part-of-speech tag that differs"
+        )
+
+    def assumptions(self) -> tuple[str, ...]:
+        """Return what tags are, and what they cost or show."""
+        source = {
+            "lexical": (),
+            "contextual": (
+                f"part-of-speech tags are those that the pipeline {self.tagger} gives in the text, words outside the "
+                "public vocabulary included: another word in one place may change the tags of several places",
+            ),
+        }
+        shown = {
+            "rr": (
+                "the loss between two texts is epsilon times the sum of the distances of their words plus "
+                f"tag_epsilon = {digits(self.tag_epsilon)} for each part-of-speech tag of the text that differs",
+            ),
+            "public": ("the part-of-speech sequence of each text is public",),
+            "none": (),
+        }
+        return (*source[self.tags], *shown[self.tag_privacy])
+
+    def event(self, epsilon: float) -> DpEvent:
+        """Return the event of one release of a data set: a draw a word, and one of its tag where it is randomized."""
+        noise = MultivariateLaplaceDpEvent(checked(epsilon))
+        return (
+            ComposedDpEvent([noise, TagResponseDpEvent(self._scale(epsilon))]) if self.tag_privacy == "rr" else noise
+        )
+
+    def law(self, vocabulary: Vocabulary, epsilon: float) -> "_Guided":
+        """Return the law: the nearest word of a tag."""
+        if self.tags == "contextual":
+            _tagger(self.tagger).tag_words([])
+        lexical = lexical_tags(vocabulary.vectors.words)
+        outside = [TAGS.index("X"), TAGS.index("NUM" if self.numbers == "class" else "X")]
+        of_points = np.concatenate([lexical, np.array(outside, dtype=lexical.dtype)])
+        return _Guided(
+            vocabulary, epsilon, min(self.k, vocabulary.size), self.tag_privacy, self._scale(epsilon), of_points
+        )
+
+    def marks(
+        self, texts: Sequence[str], words: Sequence[Sequence[str]], codes: Sequence[np.ndarray], vocabulary: Vocabulary
+    ) -> Sequence[np.ndarray | None]:
+        """Return the contextual tag of each word of each text, or nothing where the code alone decides the tag."""
+        if self.tags == "lexical":
+            return [None] * len(texts)
+        sentences = [cased(text, part) for text, part in zip(texts, words, strict=True)]
+        return _tagger(self.tagger).tag_words(sentences)
+
+    def _scale(self, epsilon: float) -> float:
+        """Return the scale of the response of tags: where no noise is asked for, there is none."""
+        return float("inf") if is_noiseless(epsilon) else float(self.tag_epsilon)
+
+
+@dataclass(frozen=True, eq=False)
+class _Guided:
+    vocabulary: Vocabulary
+    epsilon: float
+    k: int
+    tag_privacy: str
+    tag_epsilon: float
+    lexical: np.ndarray
+
+    def draw(self, codes: np.ndarray, marks: np.ndarray | None, generator: np.random.Generator) -> Drawn:
+        noisy = noisy_points(codes, self.vocabulary, self.epsilon, generator)
+        if self.tag_privacy == "none":
+            return (noisy,)
+        tags = self.lexical[codes] if marks is None else marks
+        if self.tag_privacy == "rr":
+            tags = randomized_response(generator, tags, self.tag_epsilon, len(TAGS))
+        return noisy, tags
+
+    def choose(self, *drawn: np.ndarray) -> np.ndarray:
+        candidates, _ = nearest.top_k(drawn[0], self.vocabulary.vectors.vectors, self.k)
+        tags = self.lexical[candidates]
+        target = drawn[1] if len(drawn) > 1 else _most_frequent(tags)
+        # the first that matches, or the first of all where none does
+        first = (tags == target[:, None]).argmax(axis=1)
+        return np.asarray(np.take_along_axis(candidates, first[:, None], axis=1)[:, 0])
+
+
+def _most_frequent(tags: np.ndarray) -> np.ndarray:
+    """Return the most frequent tag of each row; of several, the one that comes first in the row."""
+    counts = np.stack([(tags == tag).sum(axis=1) for tag in range(len(TAGS))], axis=1)
+    first = np.take_along_axis(counts, tags, axis=1).argmax(axis=1)
+    return np.asarray(np.take_along_axis(tags, first[:, None], axis=1)[:, 0])
+
+
+@lru_cache(maxsize=2)
+def _tagger(name: str) -> SpacyTagger:
+    return SpacyTagger(name)
