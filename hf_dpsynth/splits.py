@@ -8,27 +8,27 @@ from hf_dpsynth.errors import ConfigError
 _SPLIT_NAME = r"\w+(\.\w+)*"
 
 
-def splits_of(ds: Any) -> dict[str, Any]:
-    """Return the splits of a map-style object that hold rows.
+def splits_of(ds: Any, *, streams: bool = False) -> dict[str, Any]:
+    """Return the splits of an object, which hold rows; those of streams only where they may be.
 
     Raises:
         ConfigError: it is of another type, or a split is empty, of other columns, or has no name of `datasets`.
     """
-    from datasets import Dataset, DatasetDict
+    from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
-    if isinstance(ds, DatasetDict):
+    if isinstance(ds, (DatasetDict, IterableDatasetDict) if streams else DatasetDict):
         splits = dict(ds.items())
-    elif isinstance(ds, Dataset):
+    elif isinstance(ds, (Dataset, IterableDataset) if streams else Dataset):
         plain = re.fullmatch(_SPLIT_NAME, str(ds.split or ""))
         splits = {str(ds.split) if plain else "train": ds}
     else:
         raise ConfigError(f"{type(ds).__name__} is not supported; pass a datasets.Dataset or DatasetDict.")
     if not splits:
-        raise ConfigError("the DatasetDict is empty: it has no split.")
+        raise ConfigError(f"the {type(ds).__name__} is empty: it has no split.")
     for name, data in splits.items():
         if not re.fullmatch(_SPLIT_NAME, name):
             raise ConfigError(f"split {name!r} is no split name of datasets: letters, digits, '_' and single dots.")
-        if not len(data):
+        if not isinstance(data, IterableDataset) and not len(data):
             raise ConfigError(f"split {name!r} is empty: it has no rows.")
         if data.features != next(iter(splits.values())).features:
             raise ConfigError(f"split {name!r} has other columns than the first one; make them equal.")

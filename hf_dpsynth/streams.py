@@ -25,7 +25,7 @@ from datasets import DatasetInfo, Features, IterableDataset, IterableDatasetDict
 
 from hf_dpsynth import columns
 from hf_dpsynth.errors import ConfigError, PrivacyError
-from hf_dpsynth.mechanisms.word.release import Job, privatize_batch, row_key
+from hf_dpsynth.mechanisms.keyed_release import Job, privatize_batch, row_key
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.budget import PrivacyBudget
 from hf_dpsynth.privacy.keys import Key

@@ -21,13 +21,8 @@ FLOORS = (
     {"run"},
     {"mechanisms"},
     {"metrics"},
-<<<<<<< HEAD
     {"downstream", "audit"},
-    {"publish"},
-=======
-    {"downstream"},
     {"publish", "streams"},
->>>>>>> streams
     {"dataset", "evaluation"},
     {"attach", "demo", "recipe", "doctor"},
     {"cli", "__init__"},

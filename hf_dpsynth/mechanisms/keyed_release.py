@@ -75,11 +75,7 @@ def release_split(
         if workers > 1:
             write(_in_workers(job, row_key(job, split), texts, workers))
         else:
-<<<<<<< HEAD:hf_dpsynth/mechanisms/keyed_release.py
-            write(_privatized(job.mechanism, job.public, job.epsilon, row_key, 0, texts, job.batch_size))
-=======
-            write(_privatized(job.mechanism, job.vectors, job.epsilon, row_key(job, split), 0, texts, job.batch_size))
->>>>>>> streams:hf_dpsynth/mechanisms/word/release.py
+            write(_privatized(job.mechanism, job.public, job.epsilon, row_key(job, split), 0, texts, job.batch_size))
     if state != "committed":
         # rows that were written before a stop are the draw of this charge: they are committed, not drawn again
         ledger.commit(key, "released")
@@ -100,7 +96,7 @@ def privatize_batch(job: Job, key: Key, first: int, texts: Sequence[str | None])
         first (`int`): the number of the first row.
         texts (`Sequence[str | None]`): one text a row. Sensitive.
     """
-    return _privatized(job.mechanism, job.vectors, job.epsilon, key, first, texts, job.batch_size, silent=True)
+    return _privatized(job.mechanism, job.public, job.epsilon, key, first, texts, job.batch_size, silent=True)
 
 
 def _privatized(
