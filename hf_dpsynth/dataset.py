@@ -104,8 +104,11 @@ def privatize(
         kept_columns=kept,
         text_column=column,
         model_ids={getattr(found, "reads", "vectors"): public.id},
+        warnings=found.advice(public, float(epsilon)) if hasattr(found, "advice") else (),
         insecure_noise=insecure_noise_seed is not None,
     )
+    for warning in plan.warnings:
+        logger.warning("%s", warning)
     job = Job(found, public, float(epsilon), keys(insecure_noise_seed), size, workers)
     if streams.is_stream(ds):
         return streams.release(ds, splits, plan, job, budget, out=out)

@@ -27,6 +27,7 @@ from hf_dpsynth.models.vector_files import (
 )
 from hf_dpsynth.models.vector_geometry import Scales
 
+_REDUCED = re.compile(r"(.+)\|pca([0-9]{1,6})")
 NUMBER = re.compile(r"[0-9]+(?:[.,:/-][0-9]+)*")
 MAX_WORDS = 50_000
 
@@ -159,7 +160,8 @@ def load_vectors(
             with a `.parquet` or `.txt` list of words of the same name beside it; a folder; or the object itself. A
             folder, as a Hub repo, holds exactly one file of vectors, not in a folder of its own: a `.npy` matrix, a
             `.txt`, `.vec` or `.gz` text whose first line is a word and its numbers or a count and a width, or a
-            word2vec `.bin`. The words of its matrix may also be its only `.parquet` list.
+            word2vec `.bin`. The words of its matrix may also be its only `.parquet` list. A text that ends in
+            `"|pca50"` gives the vectors before it, reduced to 50 dimensions.
         max_words (`int`, defaults to 50000): size of the vocabulary; the first words are kept. Words that are equal in
             lower case count once, by the first of them.
         frequencies (`str` or `os.PathLike`, *optional*): for a file that is not in order of frequency: a public text
@@ -178,6 +180,8 @@ def load_vectors(
         if frequencies is not None:
             raise ConfigError("frequencies= orders a file before it is cut; pass the file instead of loaded vectors")
         return source.most_frequent(max_words)
+    if isinstance(source, str) and (reduced := _REDUCED.fullmatch(source)) and not Path(source).exists():
+        return load_vectors(reduced[1], max_words=max_words, frequencies=frequencies).reduced(int(reduced[2]))
     path, name = _located(source)
     ranks = {} if frequencies is None else read_ranks(Path(_name_of_file(frequencies, "frequencies")).expanduser())
     if not path.is_file():

@@ -26,6 +26,7 @@ from hf_dpsynth.privacy.words import LEAST_EPSILON
 CHUNK_WORDS = 32_768
 EUCLIDEAN = "Euclidean distance of word embeddings"
 _RANDOM = -1
+_VACUOUS, _NOISE = 10.0, 1.0  # losses of a word, in the median
 _LAYOUT = {
     "keep": "the number of words, white space and punctuation are public",
     "drop": "the number of words is public",
@@ -163,6 +164,27 @@ class WordMechanism:
             vocabulary (`Vocabulary`): public.
         """
         return [None] * len(texts)
+
+    def advice(self, public: WordVectors, epsilon: float) -> tuple[str, ...]:
+        """Return how large the loss is between typical words, from the public vectors alone.
+
+        Args:
+            public (`WordVectors`): the vocabulary and its embedding. Public.
+            epsilon (`float`): the scale.
+        """
+        if self.metric(epsilon) != EUCLIDEAN or is_noiseless(epsilon):
+            return ()
+        scales = public.most_frequent(self.max_words).scales()
+        near, pair = (f"{epsilon * distance:.2g}" for distance in (scales.nearest, scales.pair))
+        said = (
+            f"At this scale the loss of one word is at most {near} to its nearest other word and {pair} to another "
+            f"word, in the median of the vocabulary: probabilities may differ by e^{near} and e^{pair}"
+        )
+        if epsilon * scales.nearest > _VACUOUS:
+            return (f"{said}, which bounds nothing in practice. What remains is how often words are replaced.",)
+        if epsilon * scales.pair < _NOISE:
+            return (f"{said}. The text that comes out is next to independent of the one that went in.",)
+        return (f"{said}.",)
 
     def guarantee(self, epsilon: float) -> MetricDP:
         """Return what one release of a text promises.
