@@ -25,7 +25,7 @@ from datasets import DatasetInfo, Features, IterableDataset, IterableDatasetDict
 
 from hf_dpsynth import columns
 from hf_dpsynth.errors import ConfigError, PrivacyError
-from hf_dpsynth.mechanisms.keyed_release import Job, privatize_batch, row_key
+from hf_dpsynth.mechanisms.keyed_release import Job, make_ready, privatize_batch, row_key
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.budget import PrivacyBudget
 from hf_dpsynth.privacy.keys import Key
@@ -122,6 +122,7 @@ def release(
         )
     made = {name: _stream(_reader(name, split, plan), job, name) for name, split in splits.items()}
     with opened(plan, None, budget, {}) as (ledger, _):
+        make_ready(job)
         for name in splits:
             # committed at once: the key of the noise is drawn, and what is read later follows from it
             ledger.release(f"privatize/{name}", job.mechanism.event(job.epsilon), lambda: "released")

@@ -69,8 +69,7 @@ def release_split(
         workers = min(job.num_proc, len(texts))
         if workers > 1:
             _check_sendable(job)
-        # of no texts: a package or a table that the mechanism lacks is missed before anything is charged
-        job.mechanism.privatize([], job.public, job.epsilon, job.key.generator)
+        make_ready(job)
         ledger.charge(key, job.mechanism.event(job.epsilon))
         if workers > 1:
             write(_in_workers(job, row_key(job, split), texts, workers))
@@ -79,6 +78,11 @@ def release_split(
     if state != "committed":
         # rows that were written before a stop are the draw of this charge: they are committed, not drawn again
         ledger.commit(key, "released")
+
+
+def make_ready(job: Job) -> None:
+    """Privatize no texts: a package or a table that the mechanism lacks is missed before anything is charged."""
+    job.mechanism.privatize([], job.public, job.epsilon, job.key.generator)
 
 
 def row_key(job: Job, split: str) -> Key:

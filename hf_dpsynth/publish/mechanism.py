@@ -57,7 +57,8 @@ def _privatized(mechanism: Any, plan: Plan) -> list[str]:
     promised = implied.guarantee
     found = _missing(promised.assumptions, held.assumptions)
     if replace(held, epsilon=epsilon, assumptions=promised.assumptions) != promised:
-        found.append(f"definition, parameters: not those of {mechanism.name}")
+        field = "parameters.metric_dp" if isinstance(promised, MetricDP) else "privacy_unit"
+        found.append(f"{field}: not that of {mechanism.name}")
     if set(leaves(implied.event)) != set(leaves(plan.event)):
         found.append(f"accounting.events: not those of {mechanism.name} with these parameters")
     return found
