@@ -13,14 +13,15 @@ import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from hf_dpsynth.figures.drawing import MARK, Figure, Table
+from hf_dpsynth.figures.palette import DARK, LIGHT
+from hf_dpsynth.figures.signs import visible
 from hf_dpsynth.publish import card
 from hf_dpsynth.publish.report import texts
 from hf_dpsynth.publish.report.charts import budget_table
 from hf_dpsynth.publish.report.comparisons import scores_table
 from hf_dpsynth.publish.report.facts import PublicFacts
-from hf_dpsynth.publish.report.figures import MARK, Figure, Table
 from hf_dpsynth.publish.report.numerals import NONE, anything, figure, loss, percent
-from hf_dpsynth.publish.report.palette import DARK, LIGHT
 from hf_dpsynth.publish.report.private import PrivateFacts
 
 _STATUS = {
@@ -85,7 +86,7 @@ def _template(name: str) -> str:
 
 
 def _shown(value: Any) -> Any:
-    return texts.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _context(facts: PublicFacts, figures: Mapping[str, Figure]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.figures.drawing import MARK, Figure
 from hf_dpsynth.metrics.base import check_texts
 from hf_dpsynth.metrics.embedding import embed
 from hf_dpsynth.models import load_embedder
@@ -21,7 +22,6 @@ from hf_dpsynth.publish.report import private as figures_of
 from hf_dpsynth.publish.report.charts import public_figures
 from hf_dpsynth.publish.report.comparisons import private_figures
 from hf_dpsynth.publish.report.facts import PublicFacts, public_facts, read
-from hf_dpsynth.publish.report.figures import MARK, Figure
 from hf_dpsynth.publish.report.page import private_page, public_page
 from hf_dpsynth.publish.report.private import PrivateFacts
 from hf_dpsynth.publish.verify import PICTURES, REPORT, verify
