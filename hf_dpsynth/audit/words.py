@@ -7,7 +7,7 @@ arXiv:1910.08902, section 4; Arnold et al. 2023, arXiv:2306.01471.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -131,7 +131,7 @@ class Study:
         tags = lexical_tags(self.vectors.words)
         return Deniability(
             mechanism=self.mechanism.name,
-            params=asdict(self.mechanism),
+            params=registry.planned(self.mechanism),
             epsilon=float(epsilon),
             vectors=self.vectors.id,
             vocabulary_size=len(self.vectors),
