@@ -32,7 +32,7 @@ def deniability_verb(
     seed: Annotated[int, typer.Option(help="The seed of the choice of words; never of noise.")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A folder for figures and numbers.")] = None,
 ) -> None:
-    """Count how often a mechanism returns words as they are, N_w and S_w."""
+    """Measure how often public words come out unchanged."""
     from hf_dpsynth.audit import calibrate
     from hf_dpsynth.audit.words import prepare
     from hf_dpsynth.models.word_vectors import load_vectors

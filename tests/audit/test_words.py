@@ -151,6 +151,14 @@ def test_figures_agree_with_each_other():
     assert "60 words x 40 draws" in repr(found) and "tags kept" in repr(found)
 
 
+def test_each_word_has_the_figures_of_its_own_draws():
+    common = study(40, 60, key=Key.from_insecure_seed(2))
+    outputs, found = common.outputs(4.0), common.at(4.0)
+    assert len(set(found.self_substitution)) > 5
+    for row, drawn, own, distinct in zip(common.rows, outputs, found.self_substitution, found.distinct, strict=True):
+        assert own == pytest.approx(100 * (drawn == row).mean()) and distinct == len(set(drawn.tolist()))
+
+
 def test_without_noise_every_word_is_returned():
     found = plausible_deniability("madlib", float("inf"), 20, 5, vectors=COMMON)
     assert (found.self_substitution == 100).all() and (found.distinct == 1).all() and found.tags_kept == 1
