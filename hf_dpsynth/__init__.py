@@ -14,7 +14,7 @@ from hf_dpsynth.metrics import resolve
 from hf_dpsynth.registry import list_mechanisms
 
 if TYPE_CHECKING:
-    from hf_dpsynth import compute, data, downstream, metrics, models, privacy
+    from hf_dpsynth import audit, compute, data, downstream, metrics, models, privacy
     from hf_dpsynth.dataset import privatize, synthesize
     from hf_dpsynth.mechanisms.planning import plan
     from hf_dpsynth.privacy.budget import PrivacyBudget
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "PrivacyBudget",
+    "audit",
     "compute",
     "data",
     "downstream",
@@ -43,6 +44,7 @@ __all__ = [
 
 _LAZY = {
     "PrivacyBudget": "hf_dpsynth.privacy.budget:PrivacyBudget",
+    "audit": "hf_dpsynth.audit:",
     "compute": "hf_dpsynth.compute:",
     "data": "hf_dpsynth.data:",
     "downstream": "hf_dpsynth.downstream:",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_dpsynth import columns, inputs
+from hf_dpsynth.audit.deniability import Deniability
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import get_logger
 from hf_dpsynth.metrics import load, suite
@@ -282,6 +283,7 @@ def report(
     real: str | os.PathLike[str] | Sequence[str] | None = None,
     *,
     study: Any = None,
+    deniability: Deniability | None = None,
     text_column: str | None = None,
     split: str | None = None,
     embedder: str | Embedder = "minilm",
@@ -293,6 +295,8 @@ def report(
         real (`str`, path or `Sequence[str]`, *optional*): the real texts, for a second page in RUN.private/.
             Sensitive.
         study (`Study`, *optional*): a downstream study, for the second page. Sensitive.
+        deniability (`Deniability`, *optional*): what `audit.plausible_deniability` found of the run's mechanism, with
+            its parameters, scale and vectors. Public.
         text_column (`str`, *optional*): the column of text of the real data.
         split (`str`, *optional*): its split.
         embedder (`str` or object with `.embed`): the model for the map of both sets.
@@ -313,6 +317,7 @@ def report(
         real=texts,
         metrics=None if evaluation is None else evaluation.results,
         study=study,
+        deniability=deniability,
         embedder=embedder if texts is not None else None,
         evaluated=None if evaluation is None else {"embedder": evaluation.embedder, "date": evaluation.created},
     )

@@ -12,7 +12,7 @@ PACKAGE = pathlib.Path(hf_dpsynth.__file__).parent
 FLOORS = (
     {"errors", "logging"},
     {"extras", "guarantees", "registry"},
-    {"compute", "devices"},
+    {"compute", "devices", "figures"},
     {"processes"},
     {"privacy"},
     {"models", "columns", "formats", "tables", "splits"},

@@ -1,9 +1,11 @@
 """The application that the verbs hang on, and how they print."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from hf_dpsynth.errors import ConfigError
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -28,6 +30,23 @@ def say_table(rows: list[tuple[str, ...]]) -> None:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def fields_of(items: "list[str] | None") -> dict[str, Any]:
+    """Return the fields of a mechanism that `--param k=v` names.
+
+    Raises:
+        ConfigError: one is not of this form.
+    """
+    from hf_dpsynth.recipe import parse
+
+    found: dict[str, Any] = {}
+    for item in items or ():
+        key, equals, text = item.partition("=")
+        if not (key and equals):
+            raise ConfigError(f"--param {item!r} is not of the form k=v.")
+        found[key] = parse(text, f"--param {key}")
+    return found
 
 
 def event_line(event: "DpEvent") -> str:

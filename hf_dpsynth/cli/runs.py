@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hf_dpsynth.cli.console import app, event_line, say
+from hf_dpsynth.cli.console import app, event_line, fields_of, say
 from hf_dpsynth.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def synthesize_verb(
 
 def _from_flags(flags: dict[str, Any], data: dict[str, str | None]) -> "Recipe":
     """Return the recipe that flags spell; lists and mappings may leave out their brackets."""
-    from hf_dpsynth.recipe import build, parse
+    from hf_dpsynth.recipe import build
 
     values = {name: value for name, value in flags.items() if value is not None}
     for name in ("input", "name", "output", "param", *data):
@@ -180,12 +180,7 @@ def _from_flags(flags: dict[str, Any], data: dict[str, str | None]) -> "Recipe":
             values[name] = _value(values[name], f"--{name.replace('_', '-')}", brackets)
     if "label_proportions" in values:
         values["label_proportions"] = _value(values["label_proportions"], "--label-proportions", "{}")
-    params: dict[str, Any] = {}
-    for item in flags.get("param") or ():
-        key, equals, text = item.partition("=")
-        if not (key and equals):
-            raise ConfigError(f"--param {item!r} is not of the form k=v.")
-        params[key] = parse(text, f"--param {key}")
+    params = fields_of(flags.get("param"))
     return build({**values, "data": data, **({"params": params} if params else {})})
 
 

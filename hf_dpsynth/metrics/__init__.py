@@ -25,6 +25,7 @@ _TABLE = {
     "distinct_n": "DistinctN",
     "length": "Length",
     "rank_agreement": "RankAgreement",
+    "plausible_deniability": "PlausibleDeniability",
 }
 __all__ = ["list_metrics", "load", "path"]
 

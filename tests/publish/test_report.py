@@ -17,9 +17,9 @@ from datasets import Dataset
 
 import hf_dpsynth
 from hf_dpsynth.errors import ConfigError, PrivacyError
+from hf_dpsynth.figures.palette import LIGHT
 from hf_dpsynth.publish.report import facts, write_report
 from hf_dpsynth.publish.report.page import public_page
-from hf_dpsynth.publish.report.palette import LIGHT
 from hf_dpsynth.publish.report.private import PrivateFacts
 from hf_dpsynth.publish.verify import NOT_CHECKABLE
 from hf_dpsynth.release import release_of

@@ -7,7 +7,7 @@ the metric (the mean of W, or of W's numbers) and go through the same law; publi
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 from weakref import WeakKeyDictionary
@@ -238,6 +238,33 @@ class WordMechanism:
             for reading in readings
         ]
 
+    def substitutes(
+        self,
+        words: Sequence[str],
+        draws: int,
+        public: WordVectors,
+        epsilon: float,
+        generators: Callable[[int], np.random.Generator],
+    ) -> np.ndarray:
+        """Draw substitutes of single words, by the law that they have in a text of their own.
+
+        Args:
+            words (`Sequence[str]`): n words as `text.read` gives them. Sensitive if they are.
+            draws (`int`): the number of draws for each word.
+            public (`WordVectors`): the vocabulary and its embedding. Public.
+            epsilon (`float`): the loss for each unit of distance.
+            generators (`Callable[[int], np.random.Generator]`): the stream of the i-th word, for all of its draws.
+        Returns:
+            `np.ndarray`: rows in W, shape (n, draws), int64. As sensitive as the words and the streams.
+        """
+        vocabulary, law = prepared(self, public, checked(epsilon))
+        repeated = (
+            _Text(np.repeat(one.codes, draws), np.repeat(one.fixed, draws), _repeated(one.marks, draws))
+            for one in self._inputs(words, [[word] for word in words], vocabulary)
+        )
+        chosen = list(_chosen(enumerate(repeated), vocabulary, law, generators))
+        return np.array(chosen, dtype=np.int64).reshape(len(words), draws)
+
     def _inputs(self, texts: Sequence[str], words: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Iterator[_Text]:
         """Yield the codes of each text, the rows that are fixed whatever the law, and the marks."""
         known = vocabulary.vectors.known
@@ -280,7 +307,7 @@ def checked(epsilon: float) -> float:
 
 
 def _chosen(
-    rows: Iterator[tuple[int, _Text]],
+    rows: Iterable[tuple[int, _Text]],
     vocabulary: Vocabulary,
     law: Law,
     generators: Callable[[int], np.random.Generator],
@@ -298,6 +325,10 @@ def _chosen(
                 pending, waiting = [], 0
     if pending:
         yield from _decided(pending, law)
+
+
+def _repeated(marks: np.ndarray | None, draws: int) -> np.ndarray | None:
+    return None if marks is None else np.repeat(marks, draws, axis=0)
 
 
 def _drawn(text: _Text, part: slice, size: int, law: Law, generator: np.random.Generator) -> tuple[np.ndarray, Drawn]:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from hf_dpsynth.figures.drawing import Figure, Table, axes, draw, label, legend
+from hf_dpsynth.figures.palette import Palette
 from hf_dpsynth.publish.card import number
 from hf_dpsynth.publish.report import texts
 from hf_dpsynth.publish.report.budget import Spent
 from hf_dpsynth.publish.report.facts import PublicFacts, Share
-from hf_dpsynth.publish.report.figures import Figure, Table, axes, draw, label, legend
 from hf_dpsynth.publish.report.numerals import NONE, figure, loss, percent
-from hf_dpsynth.publish.report.palette import Palette
 
 _SIZE = (4.2, 2.7)
 _MOST_CELLS, _FEWEST_CELLS = 24, 7

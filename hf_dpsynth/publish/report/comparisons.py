@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from hf_dpsynth.figures.drawing import Figure, Table, axes, draw, label, legend
+from hf_dpsynth.figures.palette import Palette
 from hf_dpsynth.publish.report import texts
 from hf_dpsynth.publish.report.charts import lengths
 from hf_dpsynth.publish.report.facts import PublicFacts
-from hf_dpsynth.publish.report.figures import Figure, Table, axes, draw, label, legend
 from hf_dpsynth.publish.report.numerals import NONE, figure, percent, span
-from hf_dpsynth.publish.report.palette import Palette
 from hf_dpsynth.publish.report.private import PrivateFacts, Score, Term
 
 _WIDTH = 4.2

@@ -13,14 +13,16 @@ import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from hf_dpsynth.audit.deniability import Deniability
+from hf_dpsynth.figures.drawing import MARK, Figure, Table
+from hf_dpsynth.figures.palette import DARK, LIGHT
+from hf_dpsynth.figures.signs import visible
 from hf_dpsynth.publish import card
 from hf_dpsynth.publish.report import texts
 from hf_dpsynth.publish.report.charts import budget_table
 from hf_dpsynth.publish.report.comparisons import scores_table
 from hf_dpsynth.publish.report.facts import PublicFacts
-from hf_dpsynth.publish.report.figures import MARK, Figure, Table
 from hf_dpsynth.publish.report.numerals import NONE, anything, figure, loss, percent
-from hf_dpsynth.publish.report.palette import DARK, LIGHT
 from hf_dpsynth.publish.report.private import PrivateFacts
 
 _STATUS = {
@@ -33,18 +35,23 @@ _METRIC = "Metric DP, not anonymised"
 _POINTS = (("smallest", 0.0), ("5 %", 0.05), ("median", 0.5), ("95 %", 0.95), ("largest", 1.0))
 
 
-def public_page(facts: PublicFacts, figures: Mapping[str, Figure]) -> str:
+def public_page(facts: PublicFacts, figures: Mapping[str, Figure], deniability: Deniability | None = None) -> str:
     """Return the publishable page. Public.
 
     Args:
         facts (`PublicFacts`): what it shows.
         figures (`Mapping[str, Figure]`): what `public_figures` drew of them. Public.
+        deniability (`Deniability`, *optional*): what was measured of the mechanism on public words. Public.
     """
-    return _rendered("report.html.jinja", _context(facts, figures))
+    return _rendered("report.html.jinja", _context(facts, figures, deniability))
 
 
 def private_page(
-    public: PublicFacts, private: PrivateFacts, figures: Mapping[str, Figure], compared: Mapping[str, Figure]
+    public: PublicFacts,
+    private: PrivateFacts,
+    figures: Mapping[str, Figure],
+    compared: Mapping[str, Figure],
+    deniability: Deniability | None = None,
 ) -> str:
     """Return the private page. Sensitive.
 
@@ -54,8 +61,9 @@ def private_page(
         figures (`Mapping[str, Figure]`): what `public_figures` drew. Public.
         compared (`Mapping[str, Figure]`): what `private_figures` drew; one that has the name of a public figure
             takes its place. Sensitive.
+        deniability (`Deniability`, *optional*): what was measured of the mechanism on public words. Public.
     """
-    context = _context(public, {**figures, **compared}) | {
+    context = _context(public, {**figures, **compared}, deniability) | {
         "private": private,
         "compared": compared,
         "scores": scores_table(private.scores) if private.scores else None,
@@ -85,10 +93,10 @@ def _template(name: str) -> str:
 
 
 def _shown(value: Any) -> Any:
-    return texts.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _context(facts: PublicFacts, figures: Mapping[str, Figure]) -> dict[str, Any]:
+def _context(facts: PublicFacts, figures: Mapping[str, Figure], deniability: Deniability | None) -> dict[str, Any]:
     claim = facts.claim
     metric = claim["parameters"]["metric_dp"]
     tone, status = _STATUS[claim["claim_status"]]
@@ -109,6 +117,7 @@ def _context(facts: PublicFacts, figures: Mapping[str, Figure]) -> dict[str, Any
         "adjacency": card.adjacency(claim),
         "synthetic": card.is_synthetic(claim),
         "figures": figures,
+        "deniability": deniability,
         "spent": loss(facts.spent[-1].total) if facts.spent else NONE,
         "budget": budget_table(facts) if facts.spent else None,
         "lengths": _lengths({"": facts.texts}),

@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from hf_dpsynth.audit.deniability import Deniability
+from hf_dpsynth.audit.deniability_figures import deniability_figures
 from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.figures.drawing import MARK, Figure
 from hf_dpsynth.metrics.base import check_texts
 from hf_dpsynth.metrics.embedding import embed
 from hf_dpsynth.models import load_embedder
@@ -20,8 +23,8 @@ from hf_dpsynth.publish.folder import existing, load_privacy
 from hf_dpsynth.publish.report import private as figures_of
 from hf_dpsynth.publish.report.charts import public_figures
 from hf_dpsynth.publish.report.comparisons import private_figures
+from hf_dpsynth.publish.report.deniability import check_measured
 from hf_dpsynth.publish.report.facts import PublicFacts, public_facts, read
-from hf_dpsynth.publish.report.figures import MARK, Figure
 from hf_dpsynth.publish.report.page import private_page, public_page
 from hf_dpsynth.publish.report.private import PrivateFacts
 from hf_dpsynth.publish.verify import PICTURES, REPORT, verify
@@ -52,6 +55,7 @@ def write_report(
     metrics: Mapping[str, Mapping[str, Any]] | None = None,
     evaluated: Mapping[str, str] | None = None,
     study: Any = None,
+    deniability: Deniability | None = None,
     embeddings: tuple[np.ndarray, np.ndarray] | None = None,
     embedder: str | Embedder | None = None,
     num_samples: int = 8,
@@ -66,6 +70,8 @@ def write_report(
         evaluated (`Mapping[str, str]`, *optional*): how and when `metrics` were computed, to stand beside them, e.g.
             `{"embedder": "minilm", "date": "2026-11-30"}`.
         study (`Study` or list of dicts, *optional*): the downstream table. Sensitive.
+        deniability (`Deniability`, *optional*): the plausible deniability of the run's mechanism, measured on public
+            words, for both pages. Public.
         embeddings (`tuple[np.ndarray, np.ndarray]`, *optional*): embeddings of synthetic and of real texts, for the
             map. Sensitive.
         embedder (`str` or object with `.embed`, *optional*): embeds both sets for the map where `embeddings` is not
@@ -100,10 +106,15 @@ def write_report(
         points = _embeddings(public, real, embeddings, embedder, seed)
         private = _private(public, real, metrics or {}, evaluated, study, points, beside, seed)
     figures = public_figures(public)
-    pages = [(folder, public_page(public, figures), figures, 0o644)]
+    if deniability is not None:
+        check_measured(deniability, release.plan)
+        figures |= deniability_figures(deniability)
+    pages = [(folder, public_page(public, figures, deniability), figures, 0o644)]
     if private is not None:
         compared = private_figures(public, private)
-        pages.append((beside, private_page(public, private, figures, compared), figures | compared, 0o600))
+        pages.append(
+            (beside, private_page(public, private, figures, compared, deniability), figures | compared, 0o600)
+        )
     for place, _, drawn, _ in pages:
         _refuse_strangers(place, drawn)
     try:

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from hf_dpsynth.extras import need
-from hf_dpsynth.publish.report.palette import DARK, LIGHT, Palette
-from hf_dpsynth.publish.report.texts import visible
+from hf_dpsynth.figures.palette import DARK, LIGHT, Palette
+from hf_dpsynth.figures.signs import visible
 
 MARK = "hf-dpsynth report"  # in every picture, so that none of somebody else's is replaced
 _DOTS = 200  # of a PNG, for each inch
@@ -121,8 +121,8 @@ def _uri(svg: str) -> str:
 
 def _drawn(size: tuple[float, float], paint: Paint) -> tuple[str, bytes]:
     """Return a figure in the light theme: as SVG without a ground, and as PNG on the ground of a panel."""
-    style = need("matplotlib.style", extra="metrics", what="report")
-    canvas = need("matplotlib.figure", extra="metrics", what="report")
+    style = need("matplotlib.style", extra="metrics", what="a figure")
+    canvas = need("matplotlib.figure", extra="metrics", what="a figure")
     svg, png = io.BytesIO(), io.BytesIO()
     with style.context(["default", _STYLE]):
         figure = canvas.Figure(figsize=size, layout="constrained", facecolor=LIGHT.panel)
@@ -171,6 +171,6 @@ def label(text: str, longest: int = 22) -> str:
 
 @lru_cache(maxsize=1)
 def _signs() -> frozenset[int]:
-    manager = need("matplotlib.font_manager", extra="metrics", what="report")
+    manager = need("matplotlib.font_manager", extra="metrics", what="a figure")
     path = manager.findfont("DejaVu Sans")
     return frozenset(manager.get_font(path).get_charmap())

@@ -1,0 +1,93 @@
+"""Verbs that measure what mechanisms do: deniability."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hf_dpsynth.cli.console import app, fields_of, say, say_table
+from hf_dpsynth.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hf_dpsynth.audit import Deniability
+
+_EPSILONS = "5,10,25"
+
+
+@app.command("deniability")
+def deniability_verb(
+    mechanism: Annotated[str, typer.Argument(metavar="MECHANISM", help="A word mechanism of `hf-dpsynth list`.")],
+    epsilon: Annotated[
+        str | None, typer.Option(metavar="a,b", help=f"The scales; {_EPSILONS} without --quantile.")
+    ] = None,
+    quantile: Annotated[
+        float | None, typer.Option(help="Also find the largest epsilon at which this share of words has N_w <= 50 %.")
+    ] = None,
+    words: Annotated[str, typer.Option(help="How many public words to draw, or which: a,b.")] = "250",
+    draws: Annotated[int, typer.Option(help="Substitutes to draw for each word.")] = 100,
+    param: Annotated[
+        list[str] | None, typer.Option(metavar="k=v", help="A field of the mechanism; repeatable.")
+    ] = None,
+    vectors: Annotated[str | None, typer.Option(help="Word vectors: a short name, a path or a Hub id.")] = None,
+    seed: Annotated[int, typer.Option(help="The seed of the choice of words; never of noise.")] = 0,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A folder for figures and numbers.")] = None,
+) -> None:
+    """Measure how often public words come out unchanged."""
+    from hf_dpsynth.audit import calibrate
+    from hf_dpsynth.audit.words import prepare
+    from hf_dpsynth.models.word_vectors import load_vectors
+
+    scales = [] if epsilon is None and quantile is not None else _scales(_EPSILONS if epsilon is None else epsilon)
+    params, chosen = fields_of(param), int(words) if words.isdigit() else [word.strip() for word in words.split(",")]
+    loaded = load_vectors(vectors or "glove-50d")
+    study = prepare(mechanism, chosen, draws, params, vectors=loaded, seed=seed, key=None)
+    found = [study.at(scale) for scale in scales]
+    if quantile is not None:
+        best = calibrate(
+            mechanism, quantile=quantile, words=chosen, draws=draws, params=params, vectors=loaded, seed=seed
+        )
+        found.append(best.deniability)
+    say_table([("epsilon", "N mean", "N 90 %", "S mean", "S 10 %", "tags kept"), *map(_row, found)])
+    say("")
+    say_table(
+        [("epsilon", "ranks", "words", "N mean", "S mean", "tags kept"), *(r for one in found for r in _bands(one))]
+    )
+    say("")
+    if quantile is not None:
+        say(f"calibrated: epsilon {best.epsilon:.4g} ({100 * quantile:g} % of words have N_w <= 50 %)")
+    say("N: % of draws that return the word. S: different words that come out. Measured on public words: not a proof.")
+    for one in found if out is not None else ():
+        assert out is not None
+        say(f"figures: {one.save(out / f'epsilon-{one.epsilon:.4g}')}")
+
+
+def _scales(text: str) -> list[float]:
+    """Return the scales that a flag lists."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--epsilon {text!r} is no list of numbers such as {_EPSILONS}.") from None
+
+
+def _row(found: "Deniability") -> tuple[str, ...]:
+    values = (
+        found.self_substitution.mean(),
+        found.self_quantile(0.9),
+        found.distinct.mean(),
+        found.distinct_quantile(0.1),
+    )
+    return (f"{found.epsilon:.4g}", *(f"{value:.1f}" for value in values), f"{100 * found.tags_kept:.1f} %")
+
+
+def _bands(found: "Deniability") -> list[tuple[str, ...]]:
+    return [
+        (
+            f"{found.epsilon:.4g}",
+            f"{band.first:,} to {band.last:,}",
+            f"{band.num_words:,}",
+            f"{band.self_substitution:.1f}",
+            f"{band.distinct:.1f}",
+            f"{100 * band.tags_kept:.1f} %",
+        )
+        for band in found.bands
+    ]
