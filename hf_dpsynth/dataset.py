@@ -31,7 +31,7 @@ _ROW_INDEPENDENT = "the embedder embeds each row independently of the others: un
 
 def privatize(
     ds: Any,
-    mechanism: Any = "madlib",
+    mechanism: Any = "syntax-guided",
     *,
     epsilon: float,
     text_column: str | None = None,
@@ -51,7 +51,7 @@ def privatize(
     Args:
         ds (`Dataset`, `DatasetDict` or their iterable forms): the private data; each split is released once. For what
             holds of streams see `hf_dpsynth.streams`.
-        mechanism (`str` or a mechanism, defaults to `"madlib"`): a name of `list_mechanisms()`, or an instance.
+        mechanism (`str` or a mechanism, defaults to `"syntax-guided"`): a name of `list_mechanisms()`, or an instance.
         epsilon (`float`): the privacy loss for each unit of distance between two words; of a whole text where the
             mechanism rewrites it.
         text_column (`str`, *optional*): the column of text; the only string column when missing.

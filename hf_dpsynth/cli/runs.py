@@ -115,7 +115,7 @@ def privatize_verb(
     context: typer.Context,
     input: Input,
     epsilon: Epsilon,
-    mechanism: Annotated[str, typer.Option(help="A name of `hf-dpsynth list`.")] = "madlib",
+    mechanism: Annotated[str, typer.Option(help="A name of `hf-dpsynth list`.")] = "syntax-guided",
     text_column: TextColumn = None,
     keep_columns: Annotated[str | None, typer.Option(help="Columns to copy in clear: a,b.")] = None,
     param: Param = None,
