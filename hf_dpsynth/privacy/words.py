@@ -88,10 +88,9 @@ def two_sided_geometric(generator: np.random.Generator, epsilon: float, count: i
     Returns:
         `np.ndarray`: shape (count,), int64, within +-2^53. Sensitive.
     """
-    with np.errstate(over="ignore"):
-        waits = generator.standard_exponential((2, count)) / epsilon
-    steps = np.minimum(np.floor(waits), _FARTHEST).astype(np.int64)
-    return np.asarray(steps[0] - steps[1])
+    waits = np.floor(generator.standard_exponential((2, count)) / epsilon)
+    # cut after the difference: two long waits that were cut before it would leave no noise
+    return np.asarray(np.clip(waits[0] - waits[1], -_FARTHEST, _FARTHEST).astype(np.int64))
 
 
 def uniforms(generator: np.random.Generator, count: int) -> np.ndarray:
