@@ -1,7 +1,7 @@
 """Groups of near words: a greedy partition of a public vocabulary, in the order of its frequencies.
 
-The first word without a group takes the k - 1 nearest words without one. Distances are sums of squares in float64,
-coordinate by coordinate, so that every process finds the same groups.
+The first word without a group takes the k - 1 nearest words without one. Where products could
+round differently from process to process, distances are sums of squares in float64: all find the same groups.
 """
 
 from weakref import WeakKeyDictionary
@@ -11,8 +11,8 @@ import numpy as np
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.models.word_vectors import WordVectors
 
-_COLUMNS = 4096
-_BETWEEN_CUTS = 64
+_AHEAD = 64
+_ROUNDING = 1e-11
 
 _KNOWN: "WeakKeyDictionary[WordVectors, dict[int, tuple[np.ndarray, np.ndarray]]]" = WeakKeyDictionary()
 
@@ -43,39 +43,30 @@ def groups(vectors: WordVectors, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _partition(vectors: np.ndarray, k: int) -> np.ndarray:
-    """Return the groups of a vocabulary of at least k words, filled up with -1."""
+    """Return the groups of a vocabulary of at least k words, filled up with -1.
+
+    The distances of several words that may come first are estimated at once by a product; what its rounding cannot
+    tell from the k nearest is measured again.
+    """
     count = len(vectors) // k
     members = np.full((count, k + len(vectors) % k), -1, dtype=np.int64)
-    table = np.ascontiguousarray(vectors.T, dtype=np.float64)
-    left = np.arange(len(vectors))  # the words of the table
-    free = np.ones(len(vectors), dtype=bool)
-    first = 0
-    for group in range(count - 1):
-        if group % _BETWEEN_CUTS == 0:
-            table, left, free, first = np.ascontiguousarray(table[:, free]), left[free], free[free], 0
-        first += int(free[first:].argmax())
-        near = squared_distances(table[:, first], table)
-        near[~free] = np.inf
-        within = np.flatnonzero(near <= np.partition(near, k - 1)[k - 1])
-        taken = within[np.argsort(near[within], kind="stable")[:k]]
-        free[taken] = False
-        members[group, :k] = left[taken]
-    members[-1] = left[free]
+    # distances do not change with the origin, and rounding is smallest around the mean
+    left, table = np.arange(len(vectors)), vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
+    group = 0
+    while group < count - 1:
+        squares = np.square(table).sum(axis=1)
+        estimates = squares - 2 * (table[:_AHEAD] @ table.T)  # |y|^2 - 2 x.y
+        margin = _ROUNDING * squares.max()
+        free = np.ones(len(left), dtype=bool)
+        for first, row in enumerate(estimates):
+            if free[first] and group < count - 1:
+                row[~free] = np.inf
+                near = np.flatnonzero(row <= np.partition(row, k - 1)[k - 1] + margin)
+                away = np.square(table[near] - table[first]).sum(axis=1)
+                taken = near[np.argsort(away, kind="stable")[:k]]
+                free[taken] = False
+                members[group, :k] = left[taken]
+                group += 1
+        left, table = left[free], table[free]
+    members[-1] = left
     return members
-
-
-def squared_distances(point: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """Return |point - y|^2 for each column y, coordinates added one after the other.
-
-    Args:
-        point (`np.ndarray`): shape (d,), float64. Public.
-        table (`np.ndarray`): shape (d, m), float64. Public.
-    Returns:
-        `np.ndarray`: shape (m,), float64.
-    """
-    out = np.empty(table.shape[1])
-    for start in range(0, len(out), _COLUMNS):
-        gaps = table[:, start : start + _COLUMNS] - point[:, None]
-        np.square(gaps, out=gaps)
-        np.add.reduce(gaps, axis=0, out=out[start : start + _COLUMNS])
-    return out

@@ -72,8 +72,8 @@ class SanTextPlus(SanText):
     def assumptions(self) -> tuple[str, ...]:
         """Return which words are exposed."""
         return (
-            f"words of W but its least frequent {digits(self.sensitive)} are not sensitive: each is copied, except with "
-            f"probability {digits(self.p)}; a copied word is exposed and shows itself, the claim is void for all of them",
+            f"only the least frequent {digits(self.sensitive)} of W is sensitive: each other word is copied, except with "
+            f"probability {digits(self.p)}; a copied word is exposed and shows itself, the claim is void for these words",
         )
 
     def law(self, vocabulary: Vocabulary, epsilon: float) -> Law:

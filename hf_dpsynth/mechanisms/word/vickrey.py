@@ -74,8 +74,8 @@ def first_probability(first: np.ndarray, second: np.ndarray, t: float) -> np.nda
     """Return with which probability the first of two words is released, (1 - t) d2 / (t d1 + (1 - t) d2).
 
     Args:
-        first (`np.ndarray`): distances d1 (not squared) from the noisy points to the words nearest to them, shape (n,).
-        second (`np.ndarray`): distances d2 >= d1 to the second nearest words.
+        first (`np.ndarray`): distances d1 from the noisy points to the nearest words, not squared, shape (n,).
+        second (`np.ndarray`): distances d2 >= d1 to the second nearest words, shape (n,).
         t (`float`): in [0, 1].
     Returns:
         `np.ndarray`: shape (n,); 1 where the fraction is 0 / 0.
