@@ -72,8 +72,8 @@ class SanTextPlus(SanText):
     def assumptions(self) -> tuple[str, ...]:
         """Return which words are exposed."""
         return (
-            f"only the least frequent {digits(self.sensitive)} of W is sensitive: each other word is copied, except with "
-            f"probability {digits(self.p)}; a copied word is exposed and shows itself, the claim is void for these words",
+            f"only the least frequent {digits(self.sensitive)} of W is sensitive: each other word is copied, except "
+            f"with probability {digits(self.p)}, exposed where it is copied, which shows; the claim is void for it",
         )
 
     def law(self, vocabulary: Vocabulary, epsilon: float) -> Law:
