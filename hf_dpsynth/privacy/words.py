@@ -13,7 +13,6 @@ from dp_accounting import DpEvent
 from hf_dpsynth.errors import ConfigError
 
 LEAST_EPSILON = 1e-100
-_LAST_PLACE = 1 - 2**-53
 _FARTHEST = 2**53  # whole numbers up to here are exact in double precision
 
 
@@ -120,14 +119,13 @@ def part_places(sums: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.nd
         sums (`np.ndarray`): the weight of each part, shape (m,), float64, >= 0, not all 0.
         places (`np.ndarray`): of `uniforms`, shape (n,). Sensitive.
     Returns:
-        `tuple[np.ndarray, np.ndarray]`: parts, int64, and the places in [0, 1) that `at_places` takes within them;
-        shape (n,). Sensitive.
+        `tuple[np.ndarray, np.ndarray]`: parts, int64, and the places that `at_places` takes within them, in [0, 1)
+        but for rounding; shape (n,). Sensitive.
     """
     parts = at_places(sums, places)
     total = np.cumsum(sums)
     before = np.concatenate(([0.0], total[:-1]))
-    rest = (places * total[-1] - before[parts]) / sums[parts]
-    return parts, np.clip(rest, 0, _LAST_PLACE)
+    return parts, (places * total[-1] - before[parts]) / sums[parts]
 
 
 def randomized_response(

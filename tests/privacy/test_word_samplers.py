@@ -72,10 +72,11 @@ def test_a_draw_in_two_steps_is_the_draw_in_one():
     assert (5 * parts + inner == at_places(weights, places)).all()
 
 
-def test_places_within_a_part_stay_below_one():
+def test_places_at_the_ends_of_parts_stay_within_them():
     ends = np.array([0.0, 0.5, np.nextafter(0.5, 0), np.nextafter(1, 0)])
     parts, rest = part_places(np.array([1e-300, 1.0, 1.0, 1e-300]), ends)
-    assert ((rest >= 0) & (rest < 1)).all() and parts.tolist() == [0, 2, 1, 2]
+    assert ((rest >= 0) & (rest <= 1)).all() and parts.tolist() == [0, 2, 1, 2]
+    assert at_places(np.array([0.0, 2.0, 3.0, 0.0]), rest).tolist() == [1, 1, 2, 2]
 
 
 def test_noise_with_a_root_is_the_rooted_noise():
