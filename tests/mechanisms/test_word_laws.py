@@ -239,6 +239,13 @@ def test_groups_of_equal_vectors_go_by_rank():
     np.testing.assert_allclose(law_of(CusText(k=50), same, 3.0)[0, :50], 0.02)
 
 
+def test_equal_words_of_uneven_groups_stay_in_their_group():
+    same = WordVectors(tuple(f"w{i}" for i in range(7)), np.ones((7, 2)), "seven")
+    (text,) = CusText(k=3).privatize(["w1 " * 400], same, 3.0, generators())
+    assert set(text.split()) == {"w0", "w1", "w2"}
+    assert CusText(k=3).privatize(["w2 w6"], same, float("inf"), generators()) == ["w0 w3"]
+
+
 def test_custext_plus_copies_stop_words():
     vectors = WordVectors(("the", "of", "film", "plot"), np.arange(4.0)[:, None], "stops")
     (kept,) = CusTextPlus(k=2).privatize(["the film of " * 50], vectors, 0.1, generators())
