@@ -64,6 +64,24 @@ _TABLE = (
         "Arnold et al. 2023, arXiv:2306.01471",
         "hf_dpsynth.mechanisms.word.syntax_guided:SyntaxGuided",
     ),
+    *(
+        Entry(name, "privatize", guarantee, source, f"hf_dpsynth.mechanisms.word.{target}")
+        for name, guarantee, source, target in (
+            ("mahalanobis", "metric DP per word", "Xu et al. 2020, arXiv:2010.11947", "mahalanobis:Mahalanobis"),
+            ("vickrey", "metric DP per word", "Xu et al. 2021, arXiv:2104.11838", "vickrey:Vickrey"),
+            ("tem", "metric DP per word", "Carvalho et al. 2021, arXiv:2107.07928", "tem:TEM"),
+            ("santext", "metric DP per word", "Yue et al. 2021, arXiv:2106.01221", "santext:SanText"),
+            ("santext+", "metric DP per rare word", "Yue et al. 2021, arXiv:2106.01221", "santext:SanTextPlus"),
+            ("custext", "local DP in a group of words", "Chen et al. 2023, arXiv:2207.01193", "custext:CusText"),
+            ("custext+", "local DP in a group of words", "Chen et al. 2023, arXiv:2207.01193", "custext:CusTextPlus"),
+            (
+                "diffractor",
+                "metric DP per word",
+                "Meisenbacher et al. 2024, arXiv:2405.01678",
+                "diffractor:Diffractor",
+            ),
+        )
+    ),
 )
 
 
@@ -82,8 +100,8 @@ def list_mechanisms() -> list[tuple[str, str, str, str]]:
         `list[tuple[str, str, str, str]]`: name, kind (`privatize`, `synthesize` or `plugin`), guarantee, source.
     Examples:
         >>> from hf_dpsynth import list_mechanisms
-        >>> [name for name, kind, guarantee, source in list_mechanisms() if kind == "privatize"]
-        ['madlib', 'syntax-guided']
+        >>> ("tem", "privatize", "metric DP per word") in [row[:3] for row in list_mechanisms()]
+        True
     """
     return [(row.name, row.kind, row.guarantee, row.source) for row in table().values()]
 

@@ -112,6 +112,22 @@ def at_places(weights: np.ndarray, places: np.ndarray) -> np.ndarray:
     return np.asarray(np.minimum(found, np.flatnonzero(weights)[-1]))
 
 
+def part_places(sums: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Turn uniform places in a whole into parts and uniform places within these, for a draw in two steps.
+
+    Args:
+        sums (`np.ndarray`): the weight of each part, shape (m,), float64, >= 0, not all 0.
+        places (`np.ndarray`): of `uniforms`, shape (n,). Sensitive.
+    Returns:
+        `tuple[np.ndarray, np.ndarray]`: parts, int64, and the places that `at_places` takes within them, in [0, 1)
+        but for rounding; shape (n,). Sensitive.
+    """
+    parts = at_places(sums, places)
+    total = np.cumsum(sums)
+    before = np.concatenate(([0.0], total[:-1]))
+    return parts, (places * total[-1] - before[parts]) / sums[parts]
+
+
 def randomized_response(
     generator: np.random.Generator, values: np.ndarray, epsilon: float, categories: int
 ) -> np.ndarray:

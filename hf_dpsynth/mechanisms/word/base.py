@@ -9,7 +9,7 @@ the metric (the mean of W, or of W's numbers) and go through the same law; publi
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,7 +17,7 @@ from dp_accounting import DpEvent
 
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import MetricDP
-from hf_dpsynth.mechanisms.base import check_choice, check_whole
+from hf_dpsynth.mechanisms.base import check_choice, check_one, check_whole
 from hf_dpsynth.mechanisms.word.stop_words import STOP_WORDS
 from hf_dpsynth.mechanisms.word.text import is_number, read, write
 from hf_dpsynth.models.word_vectors import WordVectors
@@ -350,6 +350,17 @@ def _decided(pending: Sequence[tuple[np.ndarray, Drawn]], law: Law) -> list[int]
     rows[rows < 0] = law.choose(*drawn)
     found: list[int] = rows.tolist()
     return found
+
+
+def check_share(mechanism: str, name: str, value: Any) -> None:
+    """Refuse a field of a mechanism that is no number in [0, 1].
+
+    Raises:
+        ConfigError: it is not.
+    """
+    check_one(mechanism, name, value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise ConfigError(f"{mechanism}: {name} is {value!r}; it must be a number in [0, 1]")
 
 
 def is_noiseless(epsilon: float) -> bool:

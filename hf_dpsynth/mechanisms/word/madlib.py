@@ -9,11 +9,8 @@ its code copies in clear, are points of the metric (the mean of W, or of W's num
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from hf_dpsynth.compute import nearest
-from hf_dpsynth.mechanisms.word.base import Drawn, Vocabulary, WordMechanism, checked
-from hf_dpsynth.mechanisms.word.noisy_points import noisy_points
+from hf_dpsynth.mechanisms.word.base import Vocabulary, WordMechanism, checked
+from hf_dpsynth.mechanisms.word.noisy_points import NearestWord
 from hf_dpsynth.privacy.words import MultivariateLaplaceDpEvent
 
 
@@ -34,19 +31,6 @@ class Madlib(WordMechanism):
         """Return the event of one release of a data set: one draw a word."""
         return MultivariateLaplaceDpEvent(checked(epsilon))
 
-    def law(self, vocabulary: Vocabulary, epsilon: float) -> "_Nearest":
+    def law(self, vocabulary: Vocabulary, epsilon: float) -> NearestWord:
         """Return the law: the nearest word to a noisy point."""
-        return _Nearest(vocabulary, epsilon)
-
-
-@dataclass(frozen=True, eq=False)
-class _Nearest:
-    vocabulary: Vocabulary
-    epsilon: float
-
-    def draw(self, codes: np.ndarray, marks: np.ndarray | None, generator: np.random.Generator) -> Drawn:
-        return (noisy_points(codes, self.vocabulary, self.epsilon, generator),)
-
-    def choose(self, *drawn: np.ndarray) -> np.ndarray:
-        indices, _ = nearest.top_k(drawn[0], self.vocabulary.vectors.vectors, 1)
-        return np.asarray(indices[:, 0])
+        return NearestWord(vocabulary, epsilon)

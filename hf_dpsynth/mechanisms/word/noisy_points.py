@@ -1,8 +1,11 @@
-"""Noise on embeddings: the noisy point of each word, scaled so that single precision can hold it."""
+"""Noise on embeddings: the noisy point of each word, scaled so that single precision can hold it, and what is near."""
+
+from dataclasses import dataclass
 
 import numpy as np
 
-from hf_dpsynth.mechanisms.word.base import Vocabulary, is_noiseless
+from hf_dpsynth.compute import nearest
+from hf_dpsynth.mechanisms.word.base import Drawn, Vocabulary, is_noiseless
 from hf_dpsynth.privacy.words import multivariate_laplace
 
 _LONGEST = 1e30
@@ -33,3 +36,27 @@ def noisy_points(
     # Beyond this length only the direction decides; float32 ends at 3e38.
     noisy /= np.maximum(np.abs(noisy).max(axis=1, keepdims=True, initial=0) / _LONGEST, 1)
     return np.asarray(noisy, dtype=np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class NearestWord:
+    """The law of the word nearest to a noisy point; the search sees that point alone.
+
+    Args:
+        vocabulary (`Vocabulary`): public.
+        epsilon (`float`): the scale.
+        root (`np.ndarray`, *optional*): the root of the norm, as in `noisy_points`. Public.
+    """
+
+    vocabulary: Vocabulary
+    epsilon: float
+    root: np.ndarray | None = None
+
+    def draw(self, codes: np.ndarray, marks: np.ndarray | None, generator: np.random.Generator) -> Drawn:
+        """Draw the noisy points of one text. Sensitive."""
+        return (noisy_points(codes, self.vocabulary, self.epsilon, generator, self.root),)
+
+    def choose(self, *drawn: np.ndarray) -> np.ndarray:
+        """Return the words nearest to noisy points."""
+        indices, _ = nearest.top_k(drawn[0], self.vocabulary.vectors.vectors, 1)
+        return np.asarray(indices[:, 0])
