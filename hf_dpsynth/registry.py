@@ -57,6 +57,20 @@ _TABLE = (
         "Feyisetan et al. 2020, arXiv:1910.08902",
         "hf_dpsynth.mechanisms.word.madlib:Madlib",
     ),
+    Entry(
+        "dp-mlm",
+        "privatize",
+        "local DP per text",
+        "Meisenbacher et al. 2024, arXiv:2407.00637",
+        "hf_dpsynth.mechanisms.rewrite.dp_mlm:DPMLM",
+    ),
+    Entry(
+        "dp-prompt",
+        "privatize",
+        "local DP per text",
+        "Utpala et al. 2023, arXiv:2310.16111",
+        "hf_dpsynth.mechanisms.rewrite.dp_prompt:DPPrompt",
+    ),
 )
 
 
@@ -76,7 +90,7 @@ def list_mechanisms() -> list[tuple[str, str, str, str]]:
     Examples:
         >>> from hf_dpsynth import list_mechanisms
         >>> [name for name, kind, guarantee, source in list_mechanisms() if kind == "privatize"]
-        ['madlib']
+        ['madlib', 'dp-mlm', 'dp-prompt']
     """
     return [(row.name, row.kind, row.guarantee, row.source) for row in table().values()]
 
