@@ -34,7 +34,7 @@ class DPPrompt(RewritingMechanism):
 
     name: ClassVar[str] = "dp-prompt"
 
-    prompt_template: str = "Say the same in other words: {text}"
+    prompt_template: str = "Paraphrase the following text: {text}"
     max_tokens: int = 128
     max_new_tokens: int = 64
 
