@@ -97,7 +97,7 @@ def test_a_text_comes_out_with_the_product_of_the_probabilities_of_its_tokens(me
 
 
 def exact(mechanism, text, epsilon):
-    """The law of the first token of a text: draws are monotone in their place, so bisection finds where they change."""
+    """The law of the first token of a text: a draw is monotone in its place, so bisection finds the edges."""
     below, above = np.zeros(3), np.ones(3)
     for _ in range(50):
         middle = (below + above) / 2

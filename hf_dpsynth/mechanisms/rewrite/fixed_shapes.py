@@ -169,7 +169,7 @@ def masked(
             tokens[row, : len(whole)], mask[row, : len(whole)] = whole, 1
             kinds[row, len(first) : len(whole)] = 1
         inputs = {"input_ids": tokens, "attention_mask": mask}
-        if "token_type_ids" in loaded.tokenizer.model_input_names:
+        if getattr(loaded.model.config, "type_vocab_size", 1) > 1:
             inputs["token_type_ids"] = kinds
         with torch.inference_mode():
             logits = _logits(loaded, inputs, shape[1])

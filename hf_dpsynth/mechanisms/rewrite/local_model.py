@@ -221,7 +221,7 @@ def _load(name: str) -> Loaded:
 
 
 def _described(model: Any, tokenizer: Any, masked: bool) -> Loaded:
-    stated = None if model.generation_config is None else model.generation_config.eos_token_id
+    stated = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     ends = {*(stated if isinstance(stated, list) else [stated]), tokenizer.eos_token_id} - {None}
     added = {token for token, kind in tokenizer.added_tokens_decoder.items() if kind.special}
     longest = getattr(model.config.get_text_config(), "max_position_embeddings", None) or tokenizer.model_max_length
