@@ -32,7 +32,9 @@ class RewritingMechanism:
     Args:
         prompt_template (`str`): the prompt, which holds `{text}` once; in the chat template of a model that has one.
         max_tokens (`int`): tokens of a text that are read; the rest is cut off.
-        logit_range (`tuple[float, float]`): the public range that logits are clipped to, less the largest of them.
+        logit_range (`tuple[float, float]`, defaults to `(-10.0, 0.0)`): the public range that logits are clipped to,
+            less the largest of them. The default was chosen on 24 short texts that SmolLM2-135M made by itself and
+            then paraphrased: of its likeliest tokens, 90 % of the probability lies within 9 of the largest.
     """
 
     name: ClassVar[str]

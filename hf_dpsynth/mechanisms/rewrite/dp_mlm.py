@@ -21,6 +21,9 @@ from hf_dpsynth.mechanisms.rewrite.local_model import LocalModel
 class DPMLM(RewritingMechanism):
     """Redraws each token of a text by a local masked or causal model; local DP of a whole text, its length public.
 
+    With a vocabulary of 50,000 tokens an epsilon of 10 a token gives words at random, 20 about half of the original
+    ones, and from 30 on most tokens stay what they were: readable, and hardly protected.
+
     Args:
         prompt_template, max_tokens, logit_range: as in every rewriting mechanism (`RewritingMechanism`). A masked
             model has no prompt.

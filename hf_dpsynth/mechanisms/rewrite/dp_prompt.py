@@ -21,8 +21,9 @@ from hf_dpsynth.mechanisms.rewrite.local_model import LocalModel
 class DPPrompt(RewritingMechanism):
     """Lets a local causal model paraphrase each text; local DP of a whole text.
 
-    The epsilon of a text is spent in `max_new_tokens` equal parts. With a vocabulary of 50,000 tokens, a part below 20
-    draws almost evenly from all of them, and the output is no language.
+    The epsilon of a text is spent in `max_new_tokens` equal parts. With a vocabulary of 50,000 tokens a part of 10
+    draws almost evenly from all of them, and only from about 30 on is the output language: an epsilon of some 2,000
+    for a text of 64 tokens, a bound that is nominally vacuous. Whoever wants a small epsilon gets no readable text.
 
     Args:
         prompt_template, max_tokens, logit_range: as in every rewriting mechanism (`RewritingMechanism`).

@@ -68,19 +68,30 @@ def continued(
         with torch.inference_mode():
             tokens, mask = _laid_out(prompt, [texts[number] for number in members], width, ROWS)
             rows = _Rows(loaded, len(prompt[0]), tokens, mask, count)
-            logits, live = rows.start(1), set(members)
-            for step in range(count):
-                fed = [0] * ROWS
-                for place, number in enumerate(members):
-                    if number in live:
-                        fed[place] = draw(number, step, logits[place, -1])
-                        if fed[place] in loaded.ends:
-                            live.discard(number)
-                        else:
-                            made[number].append(fed[place])
-                if not live or step + 1 == count:
-                    break
-                logits = rows.step(fed)
+            found = _stepped(rows, members, count, draw, loaded.ends)
+        for number, drawn in found.items():
+            made[number] = drawn
+    return made
+
+
+def _stepped(
+    rows: "_Rows", members: Sequence[int], count: int, draw: Draw, ends: frozenset[int]
+) -> dict[int, list[int]]:
+    """Return what is drawn for each text of a block; a text that has ended is fed a dummy, so that no shape changes."""
+    made: dict[int, list[int]] = {number: [] for number in members}
+    logits, live = rows.start(1), set(members)
+    for step in range(count):
+        fed = [0] * ROWS
+        for place, number in enumerate(members):
+            if number in live:
+                fed[place] = draw(number, step, logits[place, -1])
+                if fed[place] in ends:
+                    live.discard(number)
+                else:
+                    made[number].append(fed[place])
+        if not live or step + 1 == count:
+            break
+        logits = rows.step(fed)
     return made
 
 

@@ -224,14 +224,15 @@ def _described(model: Any, tokenizer: Any, masked: bool) -> Loaded:
     stated = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     ends = {*(stated if isinstance(stated, list) else [stated]), tokenizer.eos_token_id} - {None}
     added = {token for token, kind in tokenizer.added_tokens_decoder.items() if kind.special}
-    longest = getattr(model.config.get_text_config(), "max_position_embeddings", None) or tokenizer.model_max_length
+    config = model.config.get_text_config()
+    longest = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
     return Loaded(
         model=model,
         tokenizer=tokenizer,
         masked=masked,
         context=int(min(longest, tokenizer.model_max_length)),
         accepts=frozenset(inspect.signature(model.forward).parameters),
-        vocabulary=len(tokenizer),
+        vocabulary=min(len(tokenizer), config.vocab_size),
         specials=frozenset(added | set(tokenizer.all_special_ids)),
         ends=frozenset(ends),
     )
