@@ -77,7 +77,7 @@ def continued(
 def _stepped(
     rows: "_Rows", members: Sequence[int], count: int, draw: Draw, ends: frozenset[int]
 ) -> dict[int, list[int]]:
-    """Return what is drawn for each text of a block; a text that has ended is fed a dummy, so that no shape changes."""
+    """Return what is drawn for each text of a block; one that has ended is fed a dummy: no shape changes."""
     made: dict[int, list[int]] = {number: [] for number in members}
     logits, live = rows.start(1), set(members)
     for step in range(count):
