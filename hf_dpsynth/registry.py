@@ -82,6 +82,20 @@ _TABLE = (
             ),
         )
     ),
+    Entry(
+        "dp-mlm",
+        "privatize",
+        "local DP per text",
+        "Meisenbacher et al. 2024, arXiv:2407.00637",
+        "hf_dpsynth.mechanisms.rewrite.dp_mlm:DPMLM",
+    ),
+    Entry(
+        "dp-prompt",
+        "privatize",
+        "local DP per text",
+        "Utpala et al. 2023, arXiv:2310.16111",
+        "hf_dpsynth.mechanisms.rewrite.dp_prompt:DPPrompt",
+    ),
 )
 
 

@@ -5,13 +5,16 @@ probability of a token changes by at most a factor exp(2 (high - low) / temperat
 temperature 2 (high - low) / epsilon that is epsilon a token. Source: Utpala, Hooker & Chen 2023 (arXiv:2310.16111).
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from dp_accounting import DpEvent
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.privacy.words import at_places
+from hf_dpsynth.privacy.words import LEAST_EPSILON, at_places
+
+MOST_TOKENS = 4096  # so many times a loss of at least 41 binary digits is exact
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,32 @@ class TokensDpEvent(DpEvent):  # type: ignore[misc]
 
     epsilon: float
     tokens: int
+
+
+def per_token(epsilon: float, tokens: int) -> float:
+    """Return the loss of one of the tokens of a text: the epsilon of the text in equal parts, rounded down.
+
+    It is rounded so that `tokens` times it is exact in double precision, and so never above epsilon.
+
+    Args:
+        epsilon (`float`): the loss of a whole text.
+        tokens (`int`): the public largest number of tokens of a text, 1 to 4096.
+    Raises:
+        ConfigError: epsilon is NaN or below 1e-100, or `tokens` is out of range.
+    Examples:
+        >>> per_token(8.0, 64), 3 * per_token(10.0, 3) <= 10
+        (0.125, True)
+    """
+    if not epsilon >= LEAST_EPSILON:
+        raise ConfigError(f"epsilon is {epsilon}; it must be a number >= {LEAST_EPSILON}, or infinite for no privacy")
+    if not 1 <= tokens <= MOST_TOKENS:
+        raise ConfigError(f"a text has at most {tokens} tokens; the number must be from 1 to {MOST_TOKENS}")
+    if math.isinf(epsilon):
+        return math.inf
+    mantissa, exponent = math.frexp(epsilon / tokens)
+    odd_part = tokens // (tokens & -tokens)
+    digits = 53 - odd_part.bit_length()
+    return math.ldexp(math.floor(math.ldexp(mantissa, digits)), exponent - digits)
 
 
 def temperature(epsilon: float, low: float, high: float) -> float:
@@ -56,5 +85,6 @@ def draw_token(logits: np.ndarray, place: float, epsilon: float, low: float, hig
     scores = np.clip(np.nan_to_num(logits.astype(np.float64), nan=low), low, high)
     if np.isinf(epsilon):
         return int(scores.argmax())
-    weights = np.exp((scores - high) / temperature(epsilon, low, high))
+    # the largest weight is 1: however cold it is, they are not all 0
+    weights = np.exp((scores - scores.max()) / temperature(epsilon, low, high))
     return int(at_places(weights, np.array([place]))[0])

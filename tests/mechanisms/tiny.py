@@ -74,3 +74,25 @@ def save_letters(folder, words=None):
     LlamaForCausalLM(config).save_pretrained(folder)
     words.save_pretrained(folder)
     return str(folder)
+
+
+def save_masked(folder, *, mask="<mask>", head=True):
+    """Write a random BERT over the words of the vocabulary to a folder and return its path."""
+    import torch
+    from tokenizers.processors import TemplateProcessing
+    from transformers import BertConfig, BertForMaskedLM, BertModel
+
+    words = tokenizer()
+    words.add_special_tokens({"mask_token": mask})
+    ends = [(word, words.convert_tokens_to_ids(word)) for word in ("<s>", "</s>")]
+    words.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> $B:1 </s>:1", special_tokens=ends
+    )
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(words), hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=64, pad_token_id=words.pad_token_id, initializer_range=0.5,
+    )  # fmt: skip
+    (BertForMaskedLM if head else BertModel)(config).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return str(folder)
