@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from dp_accounting import DpEvent
@@ -26,6 +25,7 @@ from hf_dpsynth.privacy.words import LEAST_EPSILON
 CHUNK_WORDS = 32_768
 EUCLIDEAN = "Euclidean distance of word embeddings"
 _RANDOM = -1
+_LAST = "_last_law"
 _VACUOUS, _NOISE = 10.0, 1.0  # losses of a word, in the median
 _LAYOUT = {
     "keep": "the number of words, white space and punctuation are public",
@@ -172,13 +172,13 @@ class WordMechanism:
             public (`WordVectors`): the vocabulary and its embedding. Public.
             epsilon (`float`): the scale.
         """
-        if self.metric(epsilon) != EUCLIDEAN or is_noiseless(epsilon):
+        if not self.metric(epsilon).startswith(EUCLIDEAN) or is_noiseless(epsilon):
             return ()
         scales = public.most_frequent(self.max_words).scales()
-        near, pair = (f"{epsilon * distance:.2g}" for distance in (scales.nearest, scales.pair))
+        near, pair = (_rounded(epsilon * distance) for distance in (scales.nearest, scales.pair))
         said = (
             f"At this scale the loss of one word is at most {near} to its nearest other word and {pair} to another "
-            f"word, in the median of the vocabulary: probabilities may differ by e^{near} and e^{pair}"
+            "word, in the median of the vocabulary (probabilities may differ by e to that power)"
         )
         if epsilon * scales.nearest > _VACUOUS:
             return (f"{said}, which bounds nothing in practice. What remains is how often words are replaced.",)
@@ -281,18 +281,20 @@ class WordMechanism:
             yield _Text(code, np.where(copied, code, -1), mark)
 
 
-_PREPARED: "WeakKeyDictionary[WordVectors, tuple[tuple[WordMechanism, float], Vocabulary, Law]]" = WeakKeyDictionary()
-
-
 def prepared(mechanism: WordMechanism, vectors: WordVectors, epsilon: float) -> tuple[Vocabulary, Law]:
-    """Return the vocabulary and the law of a mechanism; the last ones are kept as long as the vectors live."""
-    held = _PREPARED.get(vectors)
+    """Return the vocabulary and the law of a mechanism; the last ones are kept with the vectors for the next batch."""
+    held = vars(vectors).get(_LAST)
     if held is None or held[0] != (mechanism, epsilon):
         cut = vectors.most_frequent(mechanism.max_words)
         vocabulary = Vocabulary(cut, np.concatenate([cut.vectors, cut.unk[None], cut.number[None]]))
         held = (mechanism, epsilon), vocabulary, mechanism.law(vocabulary, epsilon)
-        _PREPARED[vectors] = held
-    return held[1], held[2]
+        vars(vectors)[_LAST] = held
+    found: tuple[Vocabulary, Law] = held[1:]
+    return found
+
+
+def _rounded(loss: float) -> str:
+    return f"{loss:.1g}" if loss < 1 else f"{loss:.0f}" if loss < 1e4 else "10000 and more"
 
 
 def checked(epsilon: float) -> float:
