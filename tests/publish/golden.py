@@ -5,7 +5,9 @@ import pathlib
 
 from hf_dpsynth.mechanisms.evolution.aug_pe import AugPE
 from hf_dpsynth.mechanisms.planning import plan_privatization, plan_synthesis
+from hf_dpsynth.mechanisms.rewrite.dp_prompt import DPPrompt
 from hf_dpsynth.mechanisms.word.madlib import Madlib
+from hf_dpsynth.mechanisms.word.syntax_guided import SyntaxGuided
 from hf_dpsynth.privacy.accounting import leaves
 from hf_dpsynth.privacy.ledger import Charge
 from hf_dpsynth.release import Release, Rows
@@ -40,12 +42,16 @@ def releases():
     zero_out = plan_synthesis(aug_pe, epsilon=4, num_records=5000, num_rows=500, **LABELS, **theirs)
     infinite = plan_synthesis(aug_pe, epsilon=math.inf, num_rows=500, **LABELS, **OURS)
     words = plan_privatization(madlib, epsilon=10, kept_columns=("label",), model_ids={"vectors": "glove-50d"})
+    guided = plan_privatization(SyntaxGuided(), epsilon=6, model_ids={"vectors": "glove-50d"})
+    prompted = plan_privatization(DPPrompt(), epsilon=1920, model_ids={"generator": "smollm2-135m"})
     lost = "votes-002 was charged and lost when a process stopped; its round was skipped."
     return {
         "aug-pe-add-remove": fixed(add_remove, 500),
         "aug-pe-zero-out-own-embedder": fixed(zero_out, 500, notes=(lost,)),
         "aug-pe-no-privacy": fixed(infinite, 500),
         "madlib": fixed(words, 2000),
+        "syntax-guided": fixed(guided, 2000),
+        "dp-prompt": fixed(prompted, 2000),
     }
 
 
