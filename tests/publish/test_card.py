@@ -65,7 +65,7 @@ def test_the_front_matter_mirrors_privacy_json(name):
     assert claim["epsilon"] == facts["parameters"]["epsilon"] and claim["delta"] == facts["parameters"]["delta"]
     assert claim["adjacency"] == facts["adjacency"] and claim["claim_status"] == facts["claim_status"]
     assert claim["guarantee_id"] == facts["guarantee_id"] and claim["file"] == "privacy.json"
-    assert {"synthetic", "privatized"} & set(head["tags"]) and head["tags"][-1] in ("aug-pe", "madlib")
+    assert {"synthetic", "privatized"} & set(head["tags"]) and head["tags"][-1] == facts["mechanisms"][0]["name"]
     assert head["configs"][0]["data_files"] == [{"split": "train", "path": "data/train-00000-of-00001.parquet"}]
 
 
@@ -80,6 +80,7 @@ def test_differential_privacy_is_said_of_finite_approximate_dp_alone():
     said = {name: "differentially private" in release.card().lower() for name, release in RELEASES.items()}
     assert tagged == said == {
         "aug-pe-add-remove": True, "aug-pe-zero-out-own-embedder": True, "aug-pe-no-privacy": False, "madlib": False,
+        "syntax-guided": False, "dp-prompt": False,
     }  # fmt: skip
     assert "No privacy" in RELEASES["aug-pe-no-privacy"].card()
 
