@@ -306,7 +306,7 @@ def kept_columns(features: Any, asked: str | Sequence[str], text: str) -> tuple[
     Raises:
         ConfigError: a column does not exist, or is the text.
     """
-    names = (asked,) if isinstance(asked, str) else tuple(asked)
+    names = (asked,) if isinstance(asked, str) else tuple(dict.fromkeys(asked))
     others = [name for name in features if name != text]
     for name in names:
         if name not in others:

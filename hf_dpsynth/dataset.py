@@ -103,7 +103,7 @@ def privatize(
         splits=len(splits),
         kept_columns=kept,
         text_column=column,
-        model_ids={getattr(found, "reads", "vectors"): public.id},
+        model_ids=_models_of(found, public),
         warnings=found.advice(public, float(epsilon)) if hasattr(found, "advice") else (),
         insecure_noise=insecure_noise_seed is not None,
     )
@@ -148,6 +148,12 @@ def _public_input(mechanism: "Privatizer", vectors: Any, generator: Any) -> Any:
     if reads == "generator":
         return mechanism.load(generator)  # type: ignore[attr-defined]
     return load_vectors("glove-50d" if vectors is None else vectors)
+
+
+def _models_of(mechanism: "Privatizer", public: Any) -> dict[str, str]:
+    """Return the public models of a privatization by role."""
+    held = {getattr(mechanism, "reads", "vectors"): str(getattr(public, "public_id", public.id))}
+    return held | (mechanism.models() if hasattr(mechanism, "models") else {})
 
 
 def synthesize(

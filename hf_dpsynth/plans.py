@@ -62,6 +62,9 @@ class Cost:
     training_tokens: int = 0
 
 
+CLEAR_COLUMNS = "columns copied in clear are not protected: "
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """A run's hyper-parameters, events and guarantee. Public; pinned in the run directory before data is touched.

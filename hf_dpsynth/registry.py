@@ -131,13 +131,19 @@ def planned(mechanism: Any) -> dict[str, Any]:
     """Return the fields of a mechanism that a plan holds.
 
     A field with `metadata={"planned": False}` is left out: it changes nothing of what is drawn, released or computed,
-    so a run may be resumed with another value, and no card shows it.
+    so a run may be resumed with another value, and no card shows it. One with `metadata={"public": function}` is held
+    as the function of its value: a local path stays on this machine.
 
     Args:
         mechanism (a mechanism): the dataclass of hyper-parameters.
     """
     held = asdict(mechanism)
-    return {field.name: held[field.name] for field in fields(mechanism) if field.metadata.get("planned", True)}
+    kept = [field for field in fields(mechanism) if field.metadata.get("planned", True)]
+    return {field.name: field.metadata.get("public", _same)(held[field.name]) for field in kept}
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def resolve(mechanism: Any, params: dict[str, Any] | None, kind: str) -> Any:

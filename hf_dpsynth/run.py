@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hf_dpsynth.errors import BudgetExceeded, ConfigError
-from hf_dpsynth.plans import Plan
+from hf_dpsynth.plans import CLEAR_COLUMNS, Plan
 from hf_dpsynth.privacy.budget import PrivacyBudget
 from hf_dpsynth.privacy.keys import Key
 from hf_dpsynth.privacy.ledger import Ledger
@@ -116,9 +116,16 @@ def _reserve(budget: PrivacyBudget | None, plan: Plan, ledger: Ledger, store: St
 
 
 def _metric(plan: Plan) -> str:
-    """Return the metric of a plan: what is measured, over which word vectors; empty where losses have none."""
+    """Return what scales of a plan can be added to; empty where losses have no metric.
+
+    The distance of two texts follows from the metric, the vectors, how many of their words there are, and all that the
+    assumptions say of how texts are read, which is what is declared public of them besides.
+    """
     metric = getattr(plan.guarantee, "metric", "")
-    return metric and f"{metric}, {plan.model_ids.get('vectors', '')}"
+    if not metric:
+        return ""
+    read = [said for said in plan.guarantee.assumptions if not said.startswith(CLEAR_COLUMNS)]
+    return "; ".join((metric, *plan.model_ids.values(), f"max_words {plan.params.get('max_words')}", *read))
 
 
 def keys(insecure_noise_seed: int | None) -> Key:

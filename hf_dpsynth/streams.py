@@ -1,8 +1,8 @@
 """`privatize` on streams: rows that are privatized when they are read, in the same way at each reading.
 
 A stream is charged once, when `privatize` is called, and before any row is read. The noise of a row is keyed by the
-release's key, its shard, its number in the shard and its content, so each reading gives the same text, whatever
-`batch_size`, worker or node reads it. The key lives in this process and in workers forked from it: what comes out
+release's key, its shard, its number in the shard and its content, so each reading gives the same text, whatever the
+`batch_size`, and whichever worker or part of it reads a row. The key lives in this process and in workers forked from it: what comes out
 cannot be pickled, and after a restart the same rows are a new release.
 
 The numbers of the rows are only as stable as the source. Shuffled, repeated and randomly interleaved sources are
@@ -15,17 +15,18 @@ text, stops the reading with a ConfigError: the rows before it have come out, an
 
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
+import pyarrow
 from datasets import DatasetInfo, Features, IterableDataset, IterableDatasetDict, Value, iterable_dataset
 
 from hf_dpsynth import columns
-from hf_dpsynth.errors import ConfigError, PrivacyError
-from hf_dpsynth.mechanisms.keyed_release import Job, make_ready, privatize_batch, row_key
+from hf_dpsynth.errors import ConfigError, HfDpsynthError, PrivacyError
+from hf_dpsynth.mechanisms.keyed_release import Job, forget, make_ready, privatize_batch, row_key
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.budget import PrivacyBudget
 from hf_dpsynth.privacy.keys import Key
@@ -169,12 +170,28 @@ class _Reader:
         """
         part = self.source if self.num_shards == 1 else self.source.shard_data_sources(self.num_shards, shard)
         plain = IterableDataset(part, info=DatasetInfo(features=self.known), token_per_repo_id=self.tokens)
+        if self.known is not None:
+            plain = plain.select_columns(list(self.names))  # what does not come out is not decoded either
         # not iter(plain), which takes parts of its own in a worker of a DataLoader
-        for _, row in islice(plain._prepare_ex_iterable_for_iteration(batch_size=ahead), start, None):
+        decoded = plain._prepare_ex_iterable_for_iteration(batch_size=ahead)
+        for _, row in islice(_without_values(decoded), start, None):
             for name in self.names:
                 if name not in row:
                     raise ConfigError(f"a row of the stream has no column {name!r}. Give each row every named column.")
             yield {name: _text(row[name], name) if name == self.column else row[name] for name in self.names}
+
+
+def _without_values(rows: Iterable[Any]) -> Iterator[Any]:
+    """Yield rows; an error of the source, which may quote a value, becomes one that does not."""
+    try:
+        yield from rows
+    except HfDpsynthError:
+        raise
+    except (ValueError, TypeError, OverflowError, pyarrow.ArrowException) as error:
+        raise ConfigError(
+            f"a row of the stream cannot be read as its features say ({type(error).__name__}). Cast the columns or map "
+            "the values before, and try what reads them on a row of your own."
+        ) from None
 
 
 def _text(value: Any, column: str) -> str | None:
@@ -284,9 +301,12 @@ class PrivatizedRows(iterable_dataset._BaseExamplesIterable):  # type: ignore[mi
         state = self._state_dict or {"shard": 0, "row": 0}
         while state["shard"] < len(self._shards):
             shard = self._shards[state["shard"]]
-            for row in self._privatized(shard, state["row"]):
-                state["row"] += 1
-                yield f"{shard}-{state['row']}", row
+            try:
+                for row in self._privatized(shard, state["row"]):
+                    state["row"] += 1
+                    yield f"{shard}-{state['row']}", row
+            finally:
+                forget(self._job)
             state.update(shard=state["shard"] + 1, row=0)
 
     def _privatized(self, shard: int, first: int) -> Iterator[dict[str, Any]]:

@@ -133,7 +133,7 @@ class Study:
             mechanism=self.mechanism.name,
             params=registry.planned(self.mechanism),
             epsilon=float(epsilon),
-            vectors=self.vectors.id,
+            vectors=self.vectors.public_id,
             vocabulary_size=len(self.vectors),
             draws=self.draws,
             words=self.words,

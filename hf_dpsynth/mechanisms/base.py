@@ -78,7 +78,9 @@ class Privatizer(Protocol):
     """A mechanism that turns each text into another text.
 
     Its attribute `reads` says what its public input is: `"vectors"`, word vectors, or `"generator"`, a local language
-    model; word vectors when missing. `units` names what it protects: a word, or a whole text.
+    model; word vectors when missing. `units` names what it protects: a word, or a whole text. A mechanism that keeps
+    something of the texts from batch to batch has `forget(public)`; one that uses further models has `models()`, their
+    public names by role; one that copies more than the user asked for has `in_clear()`, in words.
     """
 
     name: str

@@ -71,10 +71,16 @@ def release_split(
             _check_sendable(job)
         make_ready(job)
         ledger.charge(key, job.mechanism.event(job.epsilon))
-        if workers > 1:
-            write(_in_workers(job, row_key(job, split), texts, workers))
-        else:
-            write(_privatized(job.mechanism, job.public, job.epsilon, row_key(job, split), 0, texts, job.batch_size))
+        try:
+            if workers > 1:
+                write(_in_workers(job, row_key(job, split), texts, workers))
+            else:
+                made = _privatized(
+                    job.mechanism, job.public, job.epsilon, row_key(job, split), 0, texts, job.batch_size
+                )
+                write(made)
+        finally:
+            forget(job)
     if state != "committed":
         # rows that were written before a stop are the draw of this charge: they are committed, not drawn again
         ledger.commit(key, "released")
@@ -83,6 +89,12 @@ def release_split(
 def make_ready(job: Job) -> None:
     """Privatize no texts: a package or a table that the mechanism lacks is missed before anything is charged."""
     job.mechanism.privatize([], job.public, job.epsilon, job.key.generator)
+
+
+def forget(job: Job) -> None:
+    """Let a mechanism go of what it kept from batch to batch: it may tell what the texts held."""
+    if hasattr(job.mechanism, "forget"):
+        job.mechanism.forget(job.public)
 
 
 def row_key(job: Job, split: str) -> Key:

@@ -18,7 +18,7 @@ from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import NEIGHBOURS, ApproxDP
 from hf_dpsynth.logging import get_logger
 from hf_dpsynth.mechanisms.base import Privatizer, Synthesizer
-from hf_dpsynth.plans import Facts, Plan, default_delta
+from hf_dpsynth.plans import CLEAR_COLUMNS, Facts, Plan, default_delta
 from hf_dpsynth.privacy.accounting import calibrate, interval, target_mu
 
 logger = get_logger(__name__)
@@ -66,6 +66,9 @@ def plan(
     kind = "privatize" if isinstance(mechanism, str) and _kind(mechanism) == "privatize" else "synthesize"
     found = registry.resolve(mechanism, params, getattr(mechanism, "kind", kind))
     if found.kind == "privatize":
+        given = {"delta": delta, "num_records": num_records, "num_rows": num_rows, "labels": labels}
+        given |= {"label_proportions": label_proportions}
+        _check_private_arguments(found, unit, adjacency, given)
         return plan_privatization(found, epsilon=epsilon)
     columns = tuple(labels) if isinstance(labels, Mapping) else ()
     domain, proportions = label_domain(None, columns, labels, label_proportions)
@@ -83,6 +86,25 @@ def plan(
     for warning in made.warnings:
         logger.warning("%s", warning)
     return made
+
+
+def _check_private_arguments(mechanism: Privatizer, unit: str | None, adjacency: str | None, given: Any) -> None:
+    """Refuse what says nothing of a privatization.
+
+    Raises:
+        ConfigError: such an argument was passed.
+    """
+    wrong = [name for name, value in given.items() if value is not None]
+    if wrong:
+        raise ConfigError(f"{mechanism.name} privatizes each text; it takes no {wrong[0]}=. Leave it out.")
+    protected = getattr(mechanism, "units", ("word",))[0]
+    if unit not in (None, protected):
+        raise ConfigError(f"unit={unit!r} is not offered by {mechanism.name}; it protects each {protected}.")
+    if adjacency not in (None, "replace-one"):
+        raise ConfigError(
+            f"adjacency={adjacency!r} is not offered by {mechanism.name}: a {protected} is replaced by another one "
+            "('replace-one')."
+        )
 
 
 def _kind(name: str) -> str | None:
@@ -109,7 +131,7 @@ def plan_privatization(
     epsilon = check_epsilon(epsilon)
     guarantee = mechanism.guarantee(epsilon)
     if kept_columns:
-        clear = f"columns copied in clear are not protected: {', '.join(kept_columns)}"
+        clear = CLEAR_COLUMNS + ", ".join(kept_columns)
         guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, clear))
     return Plan(
         mechanism=mechanism.name,

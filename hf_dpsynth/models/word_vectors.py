@@ -42,12 +42,14 @@ class WordVectors:
         id (`str`): what a plan and a card call these vectors.
         mapped (`MappedFile`, *optional*): the file whose first rows `vectors` are, where `load_vectors` has mapped it
             instead of reading it. The file must stay as it is meanwhile.
+        is_named (`bool`): whether `load_vectors` made them, so that the id stands for their content.
     """
 
     words: tuple[str, ...] = field(repr=False)
     vectors: np.ndarray = field(repr=False)
     id: str
     mapped: MappedFile | None = field(default=None, repr=False, kw_only=True)
+    is_named: bool = field(default=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         with np.errstate(over="ignore"):
@@ -63,12 +65,15 @@ class WordVectors:
         object.__setattr__(self, "vectors", vectors)
         if len(self.known) != len(self.words):
             raise ConfigError(f"{self.id} has a word more than once; each word needs one vector")
+        place = next((place for place, word in enumerate(self.words) if word != word.lower()), None)
+        if place is not None:
+            raise ConfigError(f"{self.id}: word {place + 1} is not in lower case, as all words that are read are")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A worker maps the file too. One that was changed or removed since is sent as this process sees it.
         if self.mapped is not None and self.mapped.is_unchanged():
-            return _mapped_again, (self.words, self.mapped, self.id)
-        return WordVectors, (self.words, self.vectors, self.id)
+            return _again, (self.words, None, self.id, self.mapped, self.is_named)
+        return _again, (self.words, self.vectors, self.id, None, self.is_named)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -89,6 +94,11 @@ class WordVectors:
         rows = [row for row, word in enumerate(self.words) if NUMBER.fullmatch(word)]
         return _mean(self.vectors[rows]) if rows else self.unk
 
+    @cached_property
+    def public_id(self) -> str:
+        """The id that a plan holds: that of a file or a name, else with a digest of the content. Public."""
+        return self.id if self.is_named else f"{self.id}@{_digest(self.words, self.vectors)}"
+
     def index(self, word: str) -> int | None:
         """Return the row of a lower-case word, or None when W lacks it."""
         return self.known.get(word)
@@ -97,7 +107,13 @@ class WordVectors:
         """Return the first `count` words; the same object when there are no more than that."""
         if count >= len(self.words):
             return self
-        return WordVectors(self.words[:count], self.vectors[:count], f"{self.id}[:{count}]", mapped=self.mapped)
+        return WordVectors(
+            self.words[:count],
+            self.vectors[:count],
+            f"{self.id}[:{count}]",
+            mapped=self.mapped,
+            is_named=self.is_named,
+        )
 
     def reduced(self, dimensions: int) -> "WordVectors":
         """Return these words with their vectors projected on the leading principal axes.
@@ -121,7 +137,8 @@ class WordVectors:
         width = self.vectors.shape[1]
         if isinstance(dimensions, bool) or not isinstance(dimensions, int) or not 1 <= dimensions <= width:
             raise ConfigError(f"dimensions is {dimensions!r}; {self.id} can be reduced to 1 to {width} dimensions")
-        return WordVectors(self.words, vector_geometry.project(self.vectors, dimensions), f"{self.id}|pca{dimensions}")
+        projected = vector_geometry.project(self.vectors, dimensions)
+        return WordVectors(self.words, projected, f"{self.id}|pca{dimensions}", is_named=self.is_named)
 
     def scales(self) -> Scales:
         """Return the median distances of a word to its nearest other word and of two words; measured once. Public.
@@ -140,8 +157,11 @@ def _mean(vectors: np.ndarray) -> np.ndarray:
     return np.asarray(vectors.mean(axis=0, dtype=np.float64), dtype=np.float32)
 
 
-def _mapped_again(words: tuple[str, ...], mapped: MappedFile, name: str) -> WordVectors:
-    return WordVectors(words, mapped.rows(len(words)), name, mapped=mapped)
+def _again(
+    words: tuple[str, ...], rows: np.ndarray | None, name: str, mapped: MappedFile | None, is_named: bool
+) -> WordVectors:
+    held = mapped.rows(len(words)) if mapped is not None else rows
+    return WordVectors(words, held, name, mapped=mapped, is_named=is_named)  # type: ignore[arg-type]
 
 
 def load_vectors(
@@ -193,7 +213,7 @@ def load_vectors(
         name = f"{name}|ordered-{_digest(found.words)}"
     elif max_words != MAX_WORDS and len(found.words) == max_words:
         name = f"{name}[:{max_words}]"
-    return WordVectors(found.words, found.rows, name, mapped=found.mapped)
+    return WordVectors(found.words, found.rows, name, mapped=found.mapped, is_named=True)
 
 
 def _located(source: "str | os.PathLike[str]") -> tuple[Path, str | None]:

@@ -55,10 +55,17 @@ def _privatized(mechanism: Any, plan: Plan) -> list[str]:
     epsilon = max(scales(plan.event)) if math.isinf(held.epsilon) else held.epsilon
     implied = plan_privatization(mechanism, epsilon=epsilon, kept_columns=plan.kept_columns)
     promised = implied.guarantee
+    kinds = {getattr(mechanism, "reads", "vectors"), *(mechanism.models() if hasattr(mechanism, "models") else ())}
     found = _missing(promised.assumptions, held.assumptions)
     if replace(held, epsilon=epsilon, assumptions=promised.assumptions) != promised:
         field = "parameters.metric_dp" if isinstance(promised, MetricDP) else "privacy_unit"
         found.append(f"{field}: not that of {mechanism.name}")
+    if set(plan.model_ids) != kinds:
+        found.append(f"public_inputs: not those of {mechanism.name}: {', '.join(sorted(kinds))}")
+    if (plan.unit_column, plan.noise_multiplier, plan.discretisation, plan.num_records) != (None, None, 0.0, None):
+        found.append(
+            f"privacy_unit, accounting: {mechanism.name} has no column, multiplier, interval or number of units"
+        )
     if set(leaves(implied.event)) != set(leaves(plan.event)):
         found.append(f"accounting.events: not those of {mechanism.name} with these parameters")
     return found

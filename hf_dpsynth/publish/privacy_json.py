@@ -30,6 +30,8 @@ MOST_FINDINGS = 8  # of one kind: what follows from the first ones helps nobody
 _UNKNOWN = ": unknown"
 _CLEAR = "column copied in clear: "
 _DOMAIN = "declared label domain of column: "
+_AFTER = "what follows the noise uses the released noisy values and public inputs only"
+_COPIED = ", and what comes out without noise (scope.unprotected_quantities)"
 _INSECURE = "The noise was drawn from a seed that anybody can use again, so this release is not private."
 _NOT_PUBLISHED = "not published"
 _SYNTHETIC, _PRIVATIZED = "synthetic rows", "privatized rows"
@@ -109,7 +111,7 @@ def to_privacy_json(release: Release) -> dict[str, Any]:
         "accounting": _accounting(release),
         "randomness": _randomness(plan),
         "public_inputs": [_public_input(kind, name) for kind, name in plan.model_ids.items()],
-        "postprocessing": ["what follows the noise uses the released noisy values and public inputs only"],
+        "postprocessing": [_AFTER + (_COPIED if _in_clear(plan) else "")],
         "cumulative": {**_epsilon_delta(plan, guarantee), "prior_releases": []},
         **_results(release),
     }
@@ -185,6 +187,7 @@ def _scope(plan: Plan, guarantee: Stated) -> dict[str, Any]:
     unprotected = [f"the number of {guarantee.unit}s"] if plan.num_records is not None else []
     unprotected += [_DOMAIN + name for name in plan.label_columns]
     unprotected += [_CLEAR + name for name in plan.kept_columns]
+    unprotected += _in_clear(plan)
     reads = [access(leaf, count, guarantee.unit) for leaf, count in leaves(plan.event).items()]
     return {
         "data_accesses_covered": [] if void else reads,
@@ -209,6 +212,16 @@ def _mechanism(release: Release) -> dict[str, Any]:
         "epsilon": None,
         "delta": None,
     }
+
+
+def _in_clear(plan: Plan) -> tuple[str, ...]:
+    """Return what a mechanism of ours copies besides columns; what one of others does, its own assumptions say."""
+    row = registry.table().get(plan.mechanism)
+    if row is None or row.kind != "privatize":
+        return ()
+    mechanism = registry.resolve(plan.mechanism, plan.params, row.kind)
+    found: tuple[str, ...] = mechanism.in_clear() if hasattr(mechanism, "in_clear") else ()
+    return found
 
 
 def _accounting(release: Release) -> dict[str, Any]:

@@ -19,7 +19,9 @@ from hf_dpsynth.guarantees import MetricDP
 from hf_dpsynth.mechanisms.base import check_choice, check_one, check_whole
 from hf_dpsynth.mechanisms.word.stop_words import STOP_WORDS
 from hf_dpsynth.mechanisms.word.text import is_number, read, write
+from hf_dpsynth.models.vector_geometry import Scales
 from hf_dpsynth.models.word_vectors import WordVectors
+from hf_dpsynth.privacy.accounting import round_up
 from hf_dpsynth.privacy.words import LEAST_EPSILON
 
 CHUNK_WORDS = 32_768
@@ -172,19 +174,35 @@ class WordMechanism:
             public (`WordVectors`): the vocabulary and its embedding. Public.
             epsilon (`float`): the scale.
         """
-        if not self.metric(epsilon).startswith(EUCLIDEAN) or is_noiseless(epsilon):
+        if is_noiseless(epsilon):
             return ()
-        scales = public.most_frequent(self.max_words).scales()
-        near, pair = (_rounded(epsilon * distance) for distance in (scales.nearest, scales.pair))
+        typical = self.distances(public.most_frequent(self.max_words))
+        near, pair = (_rounded_up(epsilon * distance) for distance in (typical.nearest, typical.pair))
         said = (
             f"At this scale the loss of one word is at most {near} to its nearest other word and {pair} to another "
             "word, in the median of the vocabulary (probabilities may differ by e to that power)"
         )
-        if epsilon * scales.nearest > _VACUOUS:
+        if epsilon * typical.nearest > _VACUOUS:
             return (f"{said}, which bounds nothing in practice. What remains is how often words are replaced.",)
-        if epsilon * scales.pair < _NOISE:
+        if epsilon * typical.pair < _NOISE:
             return (f"{said}. The text that comes out is next to independent of the one that went in.",)
         return (f"{said}.",)
+
+    def distances(self, vectors: WordVectors) -> Scales:
+        """Return typical distances of the metric: a word to its nearest other word, and two words, in the median.
+
+        Args:
+            vectors (`WordVectors`): W. Public.
+        """
+        return vectors.scales()
+
+    def in_clear(self) -> tuple[str, ...]:
+        """Return what of a text comes out without noise, besides what stands between its words."""
+        return ("stop words of the texts, which are copied",) if self.stop_words == "keep" else ()
+
+    def forget(self, public: WordVectors) -> None:
+        """Let go of what was kept of the last texts: for which words tables were made tells which words occurred."""
+        vars(public).pop(_LAST, None)
 
     def guarantee(self, epsilon: float) -> MetricDP:
         """Return what one release of a text promises.
@@ -293,8 +311,10 @@ def prepared(mechanism: WordMechanism, vectors: WordVectors, epsilon: float) -> 
     return found
 
 
-def _rounded(loss: float) -> str:
-    return f"{loss:.1g}" if loss < 1 else f"{loss:.0f}" if loss < 1e4 else "10000 and more"
+def _rounded_up(loss: float) -> str:
+    if loss >= 1e4:
+        return "10000 and more"
+    return f"{math.ceil(loss)}" if loss >= 1 else f"{round_up(loss, 1):g}" if loss > 0 else "0"
 
 
 def checked(epsilon: float) -> float:

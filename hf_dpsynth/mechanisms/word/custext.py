@@ -18,9 +18,11 @@ from hf_dpsynth.mechanisms.base import check_whole
 from hf_dpsynth.mechanisms.word.base import Drawn, Vocabulary, WordMechanism, checked, is_noiseless
 from hf_dpsynth.mechanisms.word.exponential import choose_by_code
 from hf_dpsynth.mechanisms.word.groups import groups
+from hf_dpsynth.models.word_vectors import WordVectors
 from hf_dpsynth.privacy.words import ExponentialWordDpEvent, uniforms
 
 _ROWS = 4096
+_GROUP = "which group each word is in is public: the output shows it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,7 @@ class CusText(WordMechanism):
             numbers outside W belong to the group of the word nearest to their point.
     Examples:
         >>> CusText().guarantee(3).metric
-        '1 between two words of one public group of k=20 near words, infinite across groups'
+        'a distance that is 1 within public groups of k=20 near words and infinite across them'
     """
 
     name: ClassVar[str] = "custext"
@@ -46,11 +48,19 @@ class CusText(WordMechanism):
 
     def metric(self, epsilon: float) -> str:
         """Return in words the distance that the scale multiplies."""
-        return f"1 between two words of one public group of k={self.k} near words, infinite across groups"
+        return f"a distance that is 1 within public groups of k={self.k} near words and infinite across them"
 
     def assumptions(self) -> tuple[str, ...]:
         """Return what the output shows."""
-        return ("which group each word is in is public: the output shows it",)
+        return (_GROUP,)
+
+    def advice(self, public: WordVectors, epsilon: float) -> tuple[str, ...]:
+        """Return nothing: the loss is the scale itself inside a group."""
+        return ()
+
+    def in_clear(self) -> tuple[str, ...]:
+        """Return what comes out without noise: the group of each word."""
+        return ("the group of near words that each word is in", *super().in_clear())
 
     def event(self, epsilon: float) -> ExponentialWordDpEvent:
         """Return the event of one release of a data set: one draw a word."""

@@ -7,6 +7,7 @@ Where we leave the paper: one line, not a random one of several, so that the met
 truncation, which the guarantee needs.
 """
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,6 +15,8 @@ import numpy as np
 
 from hf_dpsynth.compute import nearest
 from hf_dpsynth.mechanisms.word.base import Drawn, Vocabulary, WordMechanism, checked, is_noiseless
+from hf_dpsynth.models.vector_geometry import Scales
+from hf_dpsynth.models.word_vectors import WordVectors
 from hf_dpsynth.privacy.words import TwoSidedGeometricDpEvent, two_sided_geometric
 
 
@@ -34,6 +37,10 @@ class Diffractor(WordMechanism):
     def metric(self, epsilon: float) -> str:
         """Return in words the distance that the scale multiplies."""
         return "number of places between two words in a public line of W by first principal component"
+
+    def distances(self, vectors: WordVectors) -> Scales:
+        """Return typical distances: the next place, and the median of two places drawn alike."""
+        return Scales(nearest=1.0, pair=(1 - math.sqrt(0.5)) * len(vectors))
 
     def event(self, epsilon: float) -> TwoSidedGeometricDpEvent:
         """Return the event of one release of a data set: one draw a word."""

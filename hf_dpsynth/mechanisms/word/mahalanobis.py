@@ -16,6 +16,8 @@ from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import digits
 from hf_dpsynth.mechanisms.word.base import EUCLIDEAN, Vocabulary, WordMechanism, check_share, checked
 from hf_dpsynth.mechanisms.word.noisy_points import NearestWord
+from hf_dpsynth.models.vector_geometry import Scales, scales
+from hf_dpsynth.models.word_vectors import WordVectors
 from hf_dpsynth.privacy.words import MultivariateLaplaceDpEvent
 
 _LEAST_EIGENVALUE = 1e-6
@@ -49,6 +51,12 @@ class Mahalanobis(WordMechanism):
             return EUCLIDEAN
         matrix = f"M = lam S + (1 - lam) I, lam = {digits(self.lam)}, S the covariance of W over its mean variance"
         return f"norm |M^(-1/2) z| of differences of word embeddings, {matrix}"
+
+    def distances(self, vectors: WordVectors) -> Scales:
+        """Return typical distances in the norm of the noise."""
+        if not self.lam:
+            return vectors.scales()
+        return scales((vectors.vectors @ np.linalg.inv(root(vectors.vectors, self.lam))).astype(np.float32))
 
     def event(self, epsilon: float) -> MultivariateLaplaceDpEvent:
         """Return the event of one release of a data set: one draw a word."""

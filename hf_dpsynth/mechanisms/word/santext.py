@@ -52,7 +52,7 @@ class SanTextPlus(SanText):
         oov, numbers, punctuation, stop_words, max_words: as in every word mechanism (`WordMechanism`).
     Examples:
         >>> SanTextPlus().guarantee(10).metric
-        'Euclidean distance of word embeddings within the least frequent 0.9 of W, infinite to any other word'
+        'Euclidean distance of word embeddings for all but frequent words of W (sensitive 0.9), infinite to those'
     """
 
     name: ClassVar[str] = "santext+"
@@ -67,13 +67,20 @@ class SanTextPlus(SanText):
 
     def metric(self, epsilon: float) -> str:
         """Return in words the distance that the scale multiplies."""
-        return f"{EUCLIDEAN} within the least frequent {digits(self.sensitive)} of W, infinite to any other word"
+        return f"{EUCLIDEAN} for all but frequent words of W (sensitive {digits(self.sensitive)}), infinite to those"
 
     def assumptions(self) -> tuple[str, ...]:
         """Return which words are exposed."""
         return (
             f"only the least frequent {digits(self.sensitive)} of W is sensitive: each other word is copied, except "
             f"with probability {digits(self.p)}, exposed where it is copied, which shows; the claim is void for it",
+        )
+
+    def in_clear(self) -> tuple[str, ...]:
+        """Return what comes out without noise: frequent words."""
+        return (
+            f"the most frequent {digits(1 - self.sensitive)} of words, most of which are copied",
+            *super().in_clear(),
         )
 
     def law(self, vocabulary: Vocabulary, epsilon: float) -> Law:

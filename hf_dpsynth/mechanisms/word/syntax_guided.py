@@ -8,7 +8,7 @@ the tag is randomized by default, and the paper's form says that tags are public
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar
 
@@ -22,6 +22,7 @@ from hf_dpsynth.mechanisms.base import check_choice, check_whole
 from hf_dpsynth.mechanisms.word.base import EUCLIDEAN, Drawn, Vocabulary, WordMechanism, checked, is_noiseless
 from hf_dpsynth.mechanisms.word.noisy_points import noisy_points
 from hf_dpsynth.mechanisms.word.text import cased
+from hf_dpsynth.models.catalog import model_id
 from hf_dpsynth.models.lexicon import lexical_tags
 from hf_dpsynth.models.tagger import SpacyTagger
 from hf_dpsynth.models.tags import TAGS
@@ -44,7 +45,7 @@ class SyntaxGuided(WordMechanism):
         tag_epsilon (`float`, defaults to 4.0): the loss, beside that of the words, for each tag that differs; only
             with `"rr"`.
         tagger (`str`, defaults to `"en-core-web-sm"`): the spaCy pipeline of contextual tags, a short name of the
-            catalogue or a local folder. Public: it stands in the plan as it is written here.
+            catalogue or a local folder. A plan names a folder by its last name and a digest of its files.
         oov, numbers, punctuation, stop_words, max_words: as in every word mechanism (`WordMechanism`).
     Examples:
         >>> SyntaxGuided().guarantee(10).metric
@@ -57,7 +58,7 @@ class SyntaxGuided(WordMechanism):
     tags: str = "lexical"
     tag_privacy: str = "rr"
     tag_epsilon: float = 4.0
-    tagger: str = "en-core-web-sm"
+    tagger: str = field(default="en-core-web-sm", metadata={"public": model_id})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,8 +92,8 @@ class SyntaxGuided(WordMechanism):
         source = {
             "lexical": (),
             "contextual": (
-                f"part-of-speech tags are those that the pipeline {self.tagger} gives in the text, words outside the "
-                "public vocabulary included: another word in one place may change the tags of several places",
+                f"part-of-speech tags are those that the pipeline {model_id(self.tagger)} gives in the text, also to "
+                "words outside W: another word in one place may change the tags of several places",
             ),
         }
         shown = {
@@ -111,6 +112,15 @@ class SyntaxGuided(WordMechanism):
         return (
             ComposedDpEvent([noise, TagResponseDpEvent(self._scale(epsilon))]) if self.tag_privacy == "rr" else noise
         )
+
+    def in_clear(self) -> tuple[str, ...]:
+        """Return what comes out without noise: tags in the paper's form, which steer the choice."""
+        shown = ("the part of speech of each word",) if self.tag_privacy == "public" else ()
+        return (*shown, *super().in_clear())
+
+    def models(self) -> dict[str, str]:
+        """Return the tagger of contextual tags."""
+        return {"tagger": model_id(self.tagger)} if self.tags == "contextual" else {}
 
     def law(self, vocabulary: Vocabulary, epsilon: float) -> "_Guided":
         """Return the law: the nearest word of a tag."""
