@@ -1,9 +1,9 @@
 """`privatize` on streams: rows that are privatized when they are read, in the same way at each reading.
 
 A stream is charged once, when `privatize` is called, and before any row is read. The noise of a row is keyed by the
-release's key, its shard, its number in the shard and its content, so each reading gives the same text, whatever the
-`batch_size`, and whichever worker or part of it reads a row. The key lives in this process and in workers forked from it: what comes out
-cannot be pickled, and after a restart the same rows are a new release.
+release's key, its shard, its number in the shard and its content, so each reading gives the same text, whatever
+`batch_size`, and in whichever worker a row is read. The key lives in this process and in workers forked from it: what
+comes out cannot be pickled, and after a restart the same rows are a new release.
 
 The numbers of the rows are only as stable as the source. Shuffled, repeated and randomly interleaved sources are
 refused; that functions given to `from_generator`, `.map` and `.filter` do the same at each reading is the user's
@@ -189,8 +189,8 @@ def _without_values(rows: Iterable[Any]) -> Iterator[Any]:
         raise
     except (ValueError, TypeError, OverflowError, pyarrow.ArrowException) as error:
         raise ConfigError(
-            f"a row of the stream cannot be read as its features say ({type(error).__name__}). Cast the columns or map "
-            "the values before, and try what reads them on a row of your own."
+            f"a row of the stream cannot be read as its features say ({type(error).__name__}). Cast the columns or "
+            "map the values before, and try what reads them on a row of your own."
         ) from None
 
 

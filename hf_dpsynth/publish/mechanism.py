@@ -63,9 +63,7 @@ def _privatized(mechanism: Any, plan: Plan) -> list[str]:
     if set(plan.model_ids) != kinds:
         found.append(f"public_inputs: not those of {mechanism.name}: {', '.join(sorted(kinds))}")
     if (plan.unit_column, plan.noise_multiplier, plan.discretisation, plan.num_records) != (None, None, 0.0, None):
-        found.append(
-            f"privacy_unit, accounting: {mechanism.name} has no column, multiplier, interval or number of units"
-        )
+        found.append(f"privacy_unit, accounting: {mechanism.name} has no unit column, noise multiplier or interval")
     if set(leaves(implied.event)) != set(leaves(plan.event)):
         found.append(f"accounting.events: not those of {mechanism.name} with these parameters")
     return found

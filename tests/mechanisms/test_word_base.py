@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from hf_dpsynth.mechanisms.word.base import WordMechanism, prepared
+from hf_dpsynth.mechanisms.word.diffractor import Diffractor
 from hf_dpsynth.mechanisms.word.madlib import Madlib
 from hf_dpsynth.mechanisms.word.mahalanobis import Mahalanobis
 from hf_dpsynth.mechanisms.word.syntax_guided import SyntaxGuided
@@ -33,7 +34,12 @@ def test_how_large_the_loss_is_between_typical_words_is_said():
     (plain,) = Madlib().advice(line(), 3.0)
     assert "at most 3 to its nearest" in plain and "practice" not in plain
     assert "10000 and more" in Madlib().advice(line(), 1e5)[0]
-    assert Madlib().advice(line(), float("inf")) == () == Mahalanobis().advice(line(), 1.0)
+    assert Madlib().advice(line(), float("inf")) == ()
+    assert "at most 30 to its nearest" in Madlib().advice(line(0.999), 29.1)[0], "rounded up, or it may be less"
+    (places,) = Diffractor().advice(line(), 2.0)
+    assert "at most 2 to its nearest other word and 2 to another" in places
+    assert "to its nearest other word" in Mahalanobis().advice(line(), 1.0)[0]
+    assert Mahalanobis(lam=0).advice(line(), 1.0) == Madlib().advice(line(), 1.0)
 
 
 def test_kept_stop_words_are_copied_and_the_claim_is_void_for_them():

@@ -79,7 +79,7 @@ class SanTextPlus(SanText):
     def in_clear(self) -> tuple[str, ...]:
         """Return what comes out without noise: frequent words."""
         return (
-            f"the most frequent {digits(1 - self.sensitive)} of words, most of which are copied",
+            f"the most frequent {1 - self.sensitive:.6g} of words, most of which are copied",
             *super().in_clear(),
         )
 
