@@ -18,7 +18,7 @@ from hf_dpsynth.models import catalog
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import event_from_json, event_to_json, leaves
 from hf_dpsynth.publish.accesses import access, backend, sampling
-from hf_dpsynth.publish.accounts import short
+from hf_dpsynth.publish.accounts import READING, short
 from hf_dpsynth.release import Release, Rows
 
 SCHEMA_VERSION = "1.0"
@@ -219,7 +219,10 @@ def _in_clear(plan: Plan) -> tuple[str, ...]:
     row = registry.table().get(plan.mechanism)
     if row is None or row.kind != "privatize":
         return ()
-    mechanism = registry.resolve(plan.mechanism, plan.params, row.kind)
+    try:
+        mechanism = registry.resolve(plan.mechanism, plan.params, row.kind)
+    except READING:  # a plan that was read and not checked: publish/mechanism.py says what is wrong with it
+        return ()
     found: tuple[str, ...] = mechanism.in_clear() if hasattr(mechanism, "in_clear") else ()
     return found
 
