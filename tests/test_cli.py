@@ -293,7 +293,7 @@ def test_a_metric_budget_shows_its_scales(call):
     hf_dpsynth.PrivacyBudget("m.db", epsilon=12, delta=0, unit="word")
     call("privatize", private(), *words(), "--out", "run", "--budget", "m.db")
     code, out, _ = call("ledger", "m.db")
-    assert code == 0 and "run: madlib, settled" in out and "MultivariateLaplace, epsilon 5" in out
+    assert code == 0 and "run: syntax-guided, settled" in out and "MultivariateLaplace, epsilon 5" in out
     assert "spent: epsilon 5\nremaining: epsilon 7\n" in out
 
 

@@ -157,16 +157,16 @@ def _added(facts: dict[str, Any], event: DpEvent, counts: Counter[DpEvent]) -> l
         return [f"accounting.events: {', '.join(wrong) or 'none'} in place of an event of {facts['definition']}"]
     if claimed is None:
         return []
-    scale = max(found)
+    scale, faults = max(found), list[str]()
     if claimed * (1 + 1e-12) < scale:
-        return [f"parameters.{field}: epsilon claimed {claimed:.6g}, the events have {scale:.6g}"]
+        faults.append(f"parameters.{field}: epsilon claimed {claimed:.6g}, the events have {scale:.6g}")
     if claimed > scale * (1 + 1e-12):
-        return [f"parameters.{field}: epsilon {claimed:.6g} is no scale of the events ({scale:.6g})"]
+        faults.append(f"parameters.{field}: epsilon {claimed:.6g} is no scale of the events ({scale:.6g})")
     # fewer splits are honest: one of several may be saved alone
     times, splits = sum(found.values()), len(_splits(facts))
     if splits > times:
-        return [f"accounting.events: {times} releases of the texts, but output.files has {splits} splits"]
-    return []
+        faults.append(f"accounting.events: {times} releases of the texts, but output.files has {splits} splits")
+    return faults
 
 
 def _splits(facts: dict[str, Any]) -> set[str]:

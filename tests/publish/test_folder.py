@@ -13,7 +13,7 @@ from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
 
 import hf_dpsynth
 from hf_dpsynth.errors import ConfigError, PrivacyError
-from hf_dpsynth.guarantees import LocalDP
+from hf_dpsynth.guarantees import SecretProtection
 from hf_dpsynth.publish.folder import from_record, to_record
 from hf_dpsynth.publish.privacy_json import from_privacy_json, schema, to_privacy_json
 from hf_dpsynth.release import rows_of
@@ -68,6 +68,8 @@ def test_what_each_kind_claims():
         "aug-pe-zero-out-own-embedder": "formal_dp_conditional",
         "aug-pe-no-privacy": "none",
         "madlib": "formal_dp",
+        "syntax-guided": "formal_dp",
+        "dp-prompt": "formal_dp",
     }
     assert facts["aug-pe-no-privacy"]["parameters"]["epsilon"] is None
     assert facts["madlib"]["parameters"]["metric_dp"]["scale"] == 10.0 and facts["madlib"]["model"] == "local"
@@ -87,8 +89,8 @@ def test_a_mechanism_that_others_wrote_conditions_the_claim():
 
 
 def test_a_guarantee_without_a_form_is_refused():
-    release = replace(golden.releases()["madlib"], guarantee=LocalDP(epsilon=1.0))
-    with pytest.raises(PrivacyError, match="LocalDP"):
+    release = replace(golden.releases()["madlib"], guarantee=SecretProtection(p=0.1, r=0.2))
+    with pytest.raises(PrivacyError, match="SecretProtection"):
         to_privacy_json(release)
 
 
