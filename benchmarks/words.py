@@ -24,6 +24,7 @@ import time
 import numpy as np
 
 from hf_dpsynth.compute import nearest
+from hf_dpsynth.compute.candidates import Candidates
 from hf_dpsynth.compute.threads import blas
 from hf_dpsynth.mechanisms.word.base import prepared
 from hf_dpsynth.models.word_vectors import load_vectors
@@ -66,6 +67,7 @@ def machine():
 
 def ours(vectors, texts, queries):
     """Return each way of ours by name: what it does once, and for how many words."""
+    ready = Candidates(vectors.vectors)  # as faiss has its index ready
     key, table = Key(), np.ascontiguousarray(vectors.vectors.T)
     warm = np.empty((_BLOCK, len(vectors)), dtype=np.float32)
 
@@ -82,8 +84,8 @@ def ours(vectors, texts, queries):
         "bare product": product,
         "madlib": mechanism("madlib"),
         "syntax-guided, k = 20": mechanism("syntax-guided"),
-        "exact search, k = 1": lambda: nearest.top_k(queries, vectors.vectors, 1),
-        "exact search, k = 20": lambda: nearest.top_k(queries, vectors.vectors, 20),
+        "exact search, k = 1": lambda: nearest.top_k_indices(queries, ready, 1),
+        "exact search, k = 20": lambda: nearest.top_k_indices(queries, ready, 20),
     }
 
 

@@ -20,36 +20,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hf_dpsynth.compute.candidates import OVERFLOW, Candidates, Table
 from hf_dpsynth.compute.pairs import CHUNK_ELEMENTS, chunks, products_of_pairs
 from hf_dpsynth.compute.threads import in_threads
 from hf_dpsynth.errors import ConfigError
 
 LEAST_MARGIN = 1e-5
-_OVERFLOW = 1e37
-_LEVEL = 1e-6
 _TILE_COLUMNS = 4096
 _HEAD_COLUMNS = 512
 _CROWD = 1024
 
 
 @dataclass(frozen=True)
-class _Table:
-    """The candidates, ready for products: `products` is the transpose with the row -|y|^2 / 2 below.
-
-    Where all are equally long (`uneven`, the spread of |y|^2 / 2, is next to nothing) that row is left out and the
-    margin widened instead: blocks are then read where they lie, without a copy. `halves` are |y|^2 / 2 in float64.
-    """
-
-    vectors: np.ndarray
-    products: np.ndarray
-    halves: np.ndarray
-    longest: float
-    uneven: float
-
-
-@dataclass(frozen=True)
 class _Block:
-    """A fixed number of rows, ready for `_Table.products`; `count` are real; `wild` ones are zeros here."""
+    """A fixed number of rows, ready for `Table.products`; `count` are real; `wild` ones are zeros here."""
 
     start: int
     count: int
@@ -93,11 +77,11 @@ def assign(private: np.ndarray, candidates: np.ndarray, *, block_rows: int = 204
         ConfigError: the two widths differ, m is 0, or an argument is not a finite real matrix.
     """
     _check_shapes(private, candidates, "private", "candidates", block_rows)
-    return _assign(private, "private", _as_float32(candidates, "candidates"), block_rows)
+    return _assign(private, "private", Candidates(candidates, "candidates"), block_rows)
 
 
 def top_k(
-    queries: np.ndarray, vectors: np.ndarray, k: int, *, block_rows: int = 1024
+    queries: np.ndarray, vectors: np.ndarray | Candidates, k: int, *, block_rows: int = 1024
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the k vectors nearest to each query, exactly, in ascending distance; the lowest index comes first in a tie.
 
@@ -106,7 +90,8 @@ def top_k(
 
     Args:
         queries (`np.ndarray`): shape (n, d); computed in float32. Sensitive where noise-free.
-        vectors (`np.ndarray`): shape (m, d); computed in float32. Public.
+        vectors (`np.ndarray` or `Candidates`): shape (m, d); computed in float32. `Candidates` are made ready once
+            and searched many times. Public.
         k (`int`): how many, 1 <= k <= m.
         block_rows (`int`): queries in a block, fewer for few queries. The result does not depend on it.
     Returns:
@@ -115,15 +100,34 @@ def top_k(
     Raises:
         ConfigError: the two widths differ, m is 0, k is out of range, or an argument is not a finite real matrix.
     """
-    _check_shapes(queries, vectors, "queries", "vectors", block_rows)
-    if not 1 <= k <= len(vectors):
-        raise ConfigError(f"k is {k}; it must be at least 1 and at most the number of vectors, {len(vectors)}")
-    finite = _as_float32(vectors, "vectors")
+    held = vectors if isinstance(vectors, Candidates) else Candidates(vectors)
+    indices = top_k_indices(queries, held, k, block_rows=block_rows)
+    return indices, _squared_distances(queries, held.vectors, indices)
+
+
+def top_k_indices(
+    queries: np.ndarray, vectors: np.ndarray | Candidates, k: int, *, block_rows: int = 1024
+) -> np.ndarray:
+    """Find the k vectors nearest to each query, as `top_k` does, without measuring how far they are.
+
+    Args:
+        queries (`np.ndarray`): as for `top_k`.
+        vectors (`np.ndarray` or `Candidates`): as for `top_k`.
+        k (`int`): as for `top_k`.
+        block_rows (`int`): as for `top_k`.
+    Returns:
+        `np.ndarray`: indices, shape (n, k), int64. As sensitive as the queries.
+    Raises:
+        ConfigError: as for `top_k`.
+    """
+    held = vectors if isinstance(vectors, Candidates) else Candidates(vectors)
+    _check_shapes(queries, held.vectors, "queries", "vectors", block_rows)
+    if not 1 <= k <= len(held.vectors):
+        raise ConfigError(f"k is {k}; it must be at least 1 and at most the number of vectors, {len(held.vectors)}")
     block_rows = min(block_rows, 1 << max(6, (len(queries) - 1).bit_length()))
     if k == 1:
-        indices = _assign(queries, "queries", finite, block_rows)[:, None]
-        return indices, _squared_distances(queries, finite, indices)
-    table = _table(finite)
+        return _assign(queries, "queries", held, block_rows)[:, None]
+    table = held.table
     indices = np.empty((len(queries), k), dtype=np.int64)
 
     def search(part: slice) -> None:
@@ -132,7 +136,7 @@ def top_k(
             out[block.start : block.start + block.count] = _nearest_many(block, table, k, scratch)
 
     in_threads(search, len(queries), block_rows)
-    return indices, _squared_distances(queries, finite, indices)
+    return indices
 
 
 def _check_shapes(rows: np.ndarray, table: np.ndarray, rows_name: str, table_name: str, block_rows: int) -> None:
@@ -150,35 +154,12 @@ def _check_shapes(rows: np.ndarray, table: np.ndarray, rows_name: str, table_nam
         raise ConfigError(f"block_rows is {block_rows}; it must be at least 1")
 
 
-def _as_float32(array: np.ndarray, name: str) -> np.ndarray:
-    """Return finite float32 rows, C-contiguous, without a copy where none is needed."""
-    with np.errstate(over="ignore"):
-        converted = np.ascontiguousarray(array, dtype=np.float32)
-    if not np.isfinite(converted).all():
-        raise ConfigError(f"{name} holds NaN or infinite values (as float32)")
-    return converted
-
-
-def _table(vectors: np.ndarray) -> _Table:
-    """Prepare finite float32 candidates."""
-    count, width = vectors.shape
-    halves = np.concatenate([products_of_pairs(part, part) for part in chunks(vectors)]) / 2
-    longest = float(np.sqrt(2 * halves.max())) * (1 + 1e-6)
-    uneven = float(halves.max() - halves.min()) * (1 + 1e-6)
-    if uneven <= _LEVEL:
-        return _Table(vectors, np.ascontiguousarray(vectors.T), halves, longest, uneven)
-    products = np.empty((width + 1, count), dtype=np.float32)
-    products[:width] = vectors.T
-    products[width] = np.maximum(-halves, -_OVERFLOW)
-    return _Table(vectors, products, halves, longest, 0.0)
-
-
-def _scratch(block_rows: int, table: _Table, least_columns: int = 1) -> np.ndarray:
+def _scratch(block_rows: int, table: Table, least_columns: int = 1) -> np.ndarray:
     """Reserve one tile of scores, used again for every block so that its pages stay warm."""
     return np.empty((block_rows, min(max(_TILE_COLUMNS, least_columns), len(table.vectors))), dtype=np.float32)
 
 
-def _blocks(array: np.ndarray, name: str, table: _Table, block_rows: int) -> Iterator[_Block]:
+def _blocks(array: np.ndarray, name: str, table: Table, block_rows: int) -> Iterator[_Block]:
     """Read rows block by block into one padded buffer, with the margin of each row."""
     width = array.shape[1]
     buffer = np.ones((block_rows, len(table.products)), dtype=np.float32)
@@ -203,16 +184,16 @@ def _blocks(array: np.ndarray, name: str, table: _Table, block_rows: int) -> Ite
         yield _Block(start, count, rows, margin, wild, wild_rows)
 
 
-def _margins(norms: np.ndarray, table: _Table, width: int) -> tuple[np.ndarray, np.ndarray]:
+def _margins(norms: np.ndarray, table: Table, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Return 2 E of the module's bound for each row, and the rows that single precision could overflow on."""
     terms = (width + 5) * 2.0**-24
     size = norms * table.longest + table.longest**2 / 2
-    calm = size < _OVERFLOW
+    calm = size < OVERFLOW
     margin = np.maximum(2 * (terms / (1 - terms) * size + table.uneven), LEAST_MARGIN)
     return np.where(calm, margin, LEAST_MARGIN), np.flatnonzero(~calm)
 
 
-def _tiles(block: _Block, table: _Table, scratch: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+def _tiles(block: _Block, table: Table, scratch: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the scores of the whole padded block, tile by tile: the first column, and a view used again."""
     height, columns = scratch.shape
     flat = scratch.reshape(-1)
@@ -223,7 +204,7 @@ def _tiles(block: _Block, table: _Table, scratch: np.ndarray) -> Iterator[tuple[
         yield left, scores[: block.count]
 
 
-def _scores_of_pairs(block: _Block, table: _Table, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+def _scores_of_pairs(block: _Block, table: Table, row: np.ndarray, column: np.ndarray) -> np.ndarray:
     """Score pairs of a row of the block and a candidate in chunks of bounded memory; float64, shape (pairs,)."""
     width = table.vectors.shape[1]
     out = np.empty(len(row), dtype=np.float64)
@@ -236,7 +217,7 @@ def _scores_of_pairs(block: _Block, table: _Table, row: np.ndarray, column: np.n
     return out
 
 
-def _scores_of_all(row: np.ndarray, table: _Table) -> np.ndarray:
+def _scores_of_all(row: np.ndarray, table: Table) -> np.ndarray:
     """Score one row against every candidate in float64, shape (m,)."""
     return np.asarray(
         np.concatenate([products_of_pairs(row[None], part) for part in chunks(table.vectors)]) - table.halves
@@ -257,15 +238,9 @@ def _squared_distances(queries: np.ndarray, vectors: np.ndarray, columns: np.nda
     return np.asarray(np.maximum.accumulate(out, axis=1))
 
 
-def _assign(array: np.ndarray, name: str, vectors: np.ndarray, block_rows: int) -> np.ndarray:
-    """Find the nearest of finite float32 vectors; an exact repeat never wins, so it is left out."""
-    table = _table(vectors)
-    kept = np.arange(len(vectors))
-    if len(np.unique(table.halves)) < len(vectors):
-        first: dict[bytes, int] = {}
-        kept = np.array([j for j, row in enumerate(vectors) if first.setdefault(row.tobytes(), j) == j])
-        if len(kept) < len(vectors):
-            table = _table(vectors[kept])
+def _assign(array: np.ndarray, name: str, candidates: Candidates, block_rows: int) -> np.ndarray:
+    """Find the nearest candidate of each row."""
+    kept, table = candidates.distinct
     nearest = np.empty(len(array), dtype=np.int64)
 
     def search(part: slice) -> None:
@@ -277,7 +252,7 @@ def _assign(array: np.ndarray, name: str, vectors: np.ndarray, block_rows: int) 
     return np.asarray(kept[nearest])
 
 
-def _nearest_one(block: _Block, table: _Table, scratch: np.ndarray) -> np.ndarray:
+def _nearest_one(block: _Block, table: Table, scratch: np.ndarray) -> np.ndarray:
     """Return the index of the nearest candidate of each real row of the block, shape (count,)."""
     every = np.arange(block.count)
     best = np.full(block.count, -np.inf)
@@ -303,7 +278,7 @@ def _nearest_one(block: _Block, table: _Table, scratch: np.ndarray) -> np.ndarra
     return winner
 
 
-def _settle_one(block: _Block, table: _Table, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+def _settle_one(block: _Block, table: Table, row: np.ndarray, column: np.ndarray) -> np.ndarray:
     """Choose among the pairs of each row: the only one, or the best float64 score, then the lowest index."""
     winner = np.empty(block.count, dtype=np.int64)
     winner[row] = column
@@ -316,7 +291,7 @@ def _settle_one(block: _Block, table: _Table, row: np.ndarray, column: np.ndarra
     return winner
 
 
-def _nearest_many(block: _Block, table: _Table, k: int, scratch: np.ndarray) -> np.ndarray:
+def _nearest_many(block: _Block, table: Table, k: int, scratch: np.ndarray) -> np.ndarray:
     """Return the indices of the k nearest vectors of each real row, shape (count, k)."""
     pool = _Pool(block, k)
     for number, (left, scores) in enumerate(_tiles(block, table, scratch)):

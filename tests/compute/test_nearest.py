@@ -7,6 +7,7 @@ import threadpoolctl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hf_dpsynth.compute import candidates as candidates_of
 from hf_dpsynth.compute import nearest, threads
 from hf_dpsynth.errors import ConfigError
 
@@ -140,7 +141,7 @@ def test_the_bound_covers_the_rounding_of_the_product(spread):
     rng = np.random.default_rng(5)
     rows, vectors = (10 ** rng.uniform(-spread, spread, (n, 1)) * unit_rows(rng, n, 200) for n in (300, 400))
     rows, vectors = rows.astype(np.float32), vectors.astype(np.float32)
-    table = nearest._table(vectors)
+    table = candidates_of.table(vectors)
     (block,) = nearest._blocks(rows, "rows", table, 300)
     exact = rows.astype(float) @ vectors.T.astype(float) - np.square(vectors.astype(float)).sum(axis=1) / 2
     constant = 0 if spread else 0.5
@@ -264,3 +265,18 @@ def test_every_row_is_worked_on_once_and_an_error_comes_out():
     rows[-1] = np.nan
     with pytest.raises(ConfigError, match="NaN"):
         nearest.top_k(rows, np.eye(2, dtype=np.float32), 1, block_rows=10)
+
+
+def test_candidates_that_are_kept_are_searched_as_the_vectors_are():
+    rng = np.random.default_rng(12)
+    vectors = hard_candidates(rng, 24)
+    queries = hard_rows(rng, vectors, 90)
+    held = candidates_of.Candidates(vectors)
+    for k in (1, 6):
+        indices, distances = nearest.top_k(queries, vectors, k)
+        np.testing.assert_array_equal(indices, nearest.top_k_indices(queries, held, k))
+        np.testing.assert_array_equal(distances, nearest.top_k(queries, held, k)[1])
+    assert held.table is held.table and held.distinct[1] is held.distinct[1]
+    for wrong, words in ((np.eye(2)[:0], "no rows"), (np.full((2, 2), np.nan), "NaN"), (np.zeros(3), "1 axes")):
+        with pytest.raises(ConfigError, match=words):
+            candidates_of.Candidates(wrong)

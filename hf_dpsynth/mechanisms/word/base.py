@@ -9,11 +9,13 @@ the metric (the mean of W, or of W's numbers) and go through the same law; publi
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from dp_accounting import DpEvent
 
+from hf_dpsynth.compute.candidates import Candidates
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import MetricDP
 from hf_dpsynth.mechanisms.base import check_choice, check_one, check_whole
@@ -79,6 +81,11 @@ class Vocabulary:
 
     vectors: WordVectors
     points: np.ndarray
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """W, ready to be searched; made once."""
+        return Candidates(self.vectors.vectors)
 
     @property
     def size(self) -> int:

@@ -73,7 +73,7 @@ class CusText(WordMechanism):
             ConfigError: k is larger than W.
         """
         members, of_word = groups(vocabulary.vectors, self.k)
-        near, _ = nearest.top_k(vocabulary.points[vocabulary.size :], vocabulary.vectors.vectors, 1)
+        near = nearest.top_k_indices(vocabulary.points[vocabulary.size :], vocabulary.candidates, 1)
         outputs = np.concatenate([members[of_word], members[of_word[near[:, 0]]]])
         return WithinGroup(outputs, within_group_weights(vocabulary.points, outputs, epsilon))
 

@@ -51,7 +51,7 @@ class Diffractor(WordMechanism):
         line = principal_line(vocabulary.vectors.vectors)
         places = np.empty(len(vocabulary.points), dtype=np.int64)
         places[line] = np.arange(vocabulary.size)
-        near, _ = nearest.top_k(vocabulary.points[vocabulary.size :], vocabulary.vectors.vectors, 1)
+        near = nearest.top_k_indices(vocabulary.points[vocabulary.size :], vocabulary.candidates, 1)
         places[vocabulary.size :] = places[near[:, 0]]
         return _Moved(line, places, epsilon)
 

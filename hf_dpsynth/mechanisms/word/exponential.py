@@ -75,8 +75,7 @@ class ExponentialWord:
         """Return the words at these places of the laws of these codes."""
         codes, places = drawn
         if is_noiseless(self.epsilon):
-            indices, _ = nearest.top_k(self.vocabulary.points[codes], self.vocabulary.vectors.vectors, 1)
-            return np.asarray(indices[:, 0])
+            return nearest.top_k_indices(self.vocabulary.points[codes], self.vocabulary.candidates, 1)[:, 0]
         parts, rest = np.empty(len(codes), dtype=np.int64), np.empty(len(codes))
         for code, rows in grouped(codes):
             parts[rows], rest[rows] = part_places(self._sums_of(code), places[rows])

@@ -58,5 +58,4 @@ class NearestWord:
 
     def choose(self, *drawn: np.ndarray) -> np.ndarray:
         """Return the words nearest to noisy points."""
-        indices, _ = nearest.top_k(drawn[0], self.vocabulary.vectors.vectors, 1)
-        return np.asarray(indices[:, 0])
+        return nearest.top_k_indices(drawn[0], self.vocabulary.candidates, 1)[:, 0]

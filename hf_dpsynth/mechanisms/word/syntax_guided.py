@@ -166,7 +166,7 @@ class _Guided:
         return noisy, tags
 
     def choose(self, *drawn: np.ndarray) -> np.ndarray:
-        candidates, _ = nearest.top_k(drawn[0], self.vocabulary.vectors.vectors, self.k)
+        candidates = nearest.top_k_indices(drawn[0], self.vocabulary.candidates, self.k)
         tags = self.lexical[candidates]
         target = drawn[1] if len(drawn) > 1 else _most_frequent(tags)
         # the first that matches, or the first of all where none does

@@ -61,7 +61,7 @@ class _NearestTwo:
     def choose(self, *drawn: np.ndarray) -> np.ndarray:
         points, coins = drawn
         vectors = self.vocabulary.vectors.vectors
-        indices, _ = nearest.top_k(points, vectors, 2)
+        indices = nearest.top_k_indices(points, self.vocabulary.candidates, 2)
         # in float64: the squares of a far point overflow float32
         first, second = (
             np.sqrt(np.square(points.astype(np.float64) - vectors[column]).sum(axis=1)) for column in indices.T
