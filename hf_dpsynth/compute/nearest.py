@@ -301,14 +301,33 @@ def _nearest_many(block: _Block, table: Table, k: int, scratch: np.ndarray) -> n
         if number & (number + 1) == 0:
             pool.shrink()
     pool.shrink()
-    lost = -_scores_of_pairs(block, table, pool.row, pool.column)
-    losses, columns = _by_row(pool.row, block.count, k, (lost, np.inf), (pool.column, 0))
-    columns = np.take_along_axis(columns, np.argsort(losses, axis=1, kind="stable")[:, :k], axis=1)
+    row, column = _settle_many(block, table, pool)
+    first = np.searchsorted(row, np.arange(block.count))
+    kept = np.flatnonzero(np.arange(len(row)) - first[row] < k)
+    columns = np.zeros((block.count, k), dtype=np.int64)
+    columns[row[kept], kept - first[row[kept]]] = column[kept]
     whole = dict(zip(block.wild.tolist(), block.wild_rows, strict=True))
     for place in np.flatnonzero(pool.crowded).tolist():
         values = whole.get(place, block.rows[place, : table.vectors.shape[1]])
         columns[place] = np.argsort(-_scores_of_all(values, table), kind="stable")[:k]
     return columns
+
+
+def _settle_many(block: _Block, table: Table, pool: "_Pool") -> tuple[np.ndarray, np.ndarray]:
+    """Order the pairs of each row, best first: scores that lie further apart than the margin are as they are.
+
+    Between two such gaps stand pairs that single precision cannot tell apart; their float64 scores decide, then the
+    lowest index.
+    """
+    order = np.lexsort((-pool.value, pool.row))
+    row, column, value = pool.row[order], pool.column[order], pool.value[order].astype(np.float64)
+    close = (row[1:] == row[:-1]) & (value[:-1] - value[1:] <= block.margin[row[1:]])
+    alike = np.flatnonzero(np.append(close, False) | np.append(False, close))
+    if len(alike):
+        run = np.cumsum(np.append(True, ~close))[alike]
+        exact = _scores_of_pairs(block, table, row[alike], column[alike])
+        column[alike] = column[alike[np.lexsort((column[alike], -exact, run))]]
+    return row, column
 
 
 class _Pool:
