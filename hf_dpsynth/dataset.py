@@ -81,13 +81,14 @@ def privatize(
     """
     from hf_dpsynth import columns, registry, streams
     from hf_dpsynth.mechanisms.keyed_release import Job, release_split
-    from hf_dpsynth.mechanisms.planning import plan_privatization
+    from hf_dpsynth.mechanisms.planning import check_epsilon, plan_privatization
     from hf_dpsynth.privacy.records import PrivateRecords
     from hf_dpsynth.publish.folder import record
     from hf_dpsynth.release import Release, remember, rows_of
     from hf_dpsynth.run import keys, opened
 
     found: Privatizer = registry.resolve(mechanism, params, "privatize")
+    epsilon = check_epsilon(epsilon)
     splits = splits_of(ds, streams=True)
     features = streams.declared(next(iter(splits.values())).features, text_column, keep_columns)
     column = columns.text_column(features, text_column)
@@ -104,12 +105,12 @@ def privatize(
         kept_columns=kept,
         text_column=column,
         model_ids=_models_of(found, public),
-        warnings=found.advice(public, float(epsilon)) if hasattr(found, "advice") else (),
+        warnings=found.advice(public, epsilon) if hasattr(found, "advice") else (),
         insecure_noise=insecure_noise_seed is not None,
     )
     for warning in plan.warnings:
         logger.warning("%s", warning)
-    job = Job(found, public, float(epsilon), keys(insecure_noise_seed), size, workers)
+    job = Job(found, public, epsilon, keys(insecure_noise_seed), size, workers)
     if streams.is_stream(ds):
         return streams.release(ds, splits, plan, job, budget, out=out)
     raw = {name: split.with_format(None) for name, split in splits.items()}

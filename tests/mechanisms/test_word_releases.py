@@ -170,3 +170,9 @@ def test_a_plan_takes_nothing_that_says_nothing_of_it():
 def test_words_in_capitals_would_never_be_found():
     with pytest.raises(ConfigError, match="word 2 is not in lower case"):
         WordVectors(("a", "The"), np.eye(2), "names")
+
+
+@pytest.mark.parametrize("epsilon", [0, -1.0, float("nan"), "4", None, True])
+def test_a_scale_that_is_none_is_refused_before_anything_is_measured(epsilon):
+    with pytest.raises(ConfigError, match="epsilon is"):
+        private().privatize("madlib", epsilon=epsilon, text_column="text", vectors=vectors())
