@@ -306,3 +306,20 @@ def test_wrong_parameters_are_refused():
     ]:
         with pytest.raises(ConfigError, match=words):
             SyntaxGuided(**params)
+
+
+@pytest.mark.parametrize("form", ["rr", "public"])
+def test_with_all_words_as_candidates_the_nearest_of_the_tag_comes_out(form):
+    """What k = |W| gives, found without ordering W: tags that no word of W has fall back on the nearest word."""
+    for vectors, text in ((LINE, "the run house goes old unheard 7 " * 300), (plane(), " ".join(plane().words) * 3)):
+        every = SyntaxGuided(k=len(vectors), tag_privacy=form)
+        made = SyntaxGuided(k="all", tag_privacy=form).privatize([text], vectors, 0.8, generators(2))
+        assert made == every.privatize([text], vectors, 0.8, generators(2))
+
+
+def test_all_candidates_are_a_word_not_a_number_and_need_a_tag_of_their_own():
+    assert SyntaxGuided(k="all").guarantee(3.0) == SyntaxGuided().guarantee(3.0)
+    assert hf_dpsynth.plan("syntax-guided", epsilon=3, params={"k": "all"}).params["k"] == "all"
+    for params, words in [({"k": "some"}, "k is 'some'"), ({"k": "all", "tag_privacy": "none"}, "has no meaning")]:
+        with pytest.raises(ConfigError, match=words):
+            SyntaxGuided(**params)

@@ -9,13 +9,14 @@ the tag is randomized by default, and the paper's form says that tags are public
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
 from dp_accounting import ComposedDpEvent, DpEvent
 
 from hf_dpsynth.compute import nearest
+from hf_dpsynth.compute.candidates import Candidates
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import digits
 from hf_dpsynth.mechanisms.base import check_choice, check_whole
@@ -36,7 +37,8 @@ class SyntaxGuided(WordMechanism):
     """Replaces each word by one near a noisy copy of its embedding, of the same part of speech where there is one.
 
     Args:
-        k (`int`, defaults to 20): how many of the nearest words are candidates; 1 is madlib.
+        k (`int` or `"all"`, defaults to 20): how many of the nearest words are candidates; 1 is madlib. With `"all"`
+            the output is the nearest word of the target tag, however far it is.
         tags (`str`, defaults to `"lexical"`): a word has the tag that stands in a public table, whatever its sentence
             (`"lexical"`), or the one that a tagger gives it in its text (`"contextual"`).
         tag_privacy (`str`, defaults to `"rr"`): the target tag is a randomized response of the word's tag (`"rr"`),
@@ -54,7 +56,7 @@ class SyntaxGuided(WordMechanism):
 
     name: ClassVar[str] = "syntax-guided"
 
-    k: int = 20
+    k: int | str = 20
     tags: str = "lexical"
     tag_privacy: str = "rr"
     tag_epsilon: float = 4.0
@@ -62,7 +64,8 @@ class SyntaxGuided(WordMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_whole(self.name, "k", self.k, 1)
+        if self.k != "all":
+            check_whole(self.name, "k", self.k, 1)
         check_choice(self.name, "tags", self.tags, ("lexical", "contextual"))
         check_choice(self.name, "tag_privacy", self.tag_privacy, _PRIVACY)
         number = isinstance(self.tag_epsilon, (int, float)) and not isinstance(self.tag_epsilon, bool)
@@ -73,6 +76,11 @@ class SyntaxGuided(WordMechanism):
             )
         if not isinstance(self.tagger, str) or not self.tagger:
             raise ConfigError(f"{self.name}: tagger is {self.tagger!r}; it must be a name or a folder")
+        if self.k == "all" and self.tag_privacy == "none":
+            raise ConfigError(
+                f"{self.name}: k='all' has no meaning with tag_privacy='none', which reads the tag off the k nearest "
+                "words. Use a number."
+            )
         if self.tags == "contextual" and self.tag_privacy == "none":
             raise ConfigError(
                 f"{self.name}: tags='contextual' has no meaning with tag_privacy='none', which reads the tag off the "
@@ -129,9 +137,8 @@ class SyntaxGuided(WordMechanism):
         lexical = lexical_tags(vocabulary.vectors.words)
         outside = [TAGS.index("X"), TAGS.index("NUM" if self.numbers == "class" else "X")]
         of_points = np.concatenate([lexical, np.array(outside, dtype=lexical.dtype)])
-        return _Guided(
-            vocabulary, epsilon, min(self.k, vocabulary.size), self.tag_privacy, self._scale(epsilon), of_points
-        )
+        k = 0 if isinstance(self.k, str) else min(self.k, vocabulary.size)
+        return _Guided(vocabulary, epsilon, k, self.tag_privacy, self._scale(epsilon), of_points)
 
     def marks(
         self, texts: Sequence[str], words: Sequence[Sequence[str]], codes: Sequence[np.ndarray], vocabulary: Vocabulary
@@ -149,6 +156,8 @@ class SyntaxGuided(WordMechanism):
 
 @dataclass(frozen=True, eq=False)
 class _Guided:
+    """The law over one vocabulary; k is 0 where all words of a tag are candidates."""
+
     vocabulary: Vocabulary
     epsilon: float
     k: int
@@ -166,12 +175,34 @@ class _Guided:
         return noisy, tags
 
     def choose(self, *drawn: np.ndarray) -> np.ndarray:
+        if not self.k:
+            return self._nearest_of_tag(*drawn)
         candidates = nearest.top_k_indices(drawn[0], self.vocabulary.candidates, self.k)
         tags = self.lexical[candidates]
         target = drawn[1] if len(drawn) > 1 else _most_frequent(tags)
         # the first that matches, or the first of all where none does
         first = (tags == target[:, None]).argmax(axis=1)
         return np.asarray(np.take_along_axis(candidates, first[:, None], axis=1)[:, 0])
+
+    def _nearest_of_tag(self, noisy: np.ndarray, tags: np.ndarray) -> np.ndarray:
+        """Return the nearest word of each target tag; of a tag that no word has, the nearest word."""
+        chosen = np.empty(len(noisy), dtype=np.int64)
+        for tag in np.unique(tags).tolist():
+            rows = np.flatnonzero(tags == tag)
+            words, ready = self._of_tag.get(tag, self._whole)
+            chosen[rows] = words[nearest.top_k_indices(noisy[rows], ready, 1)[:, 0]]
+        return chosen
+
+    @cached_property
+    def _whole(self) -> tuple[np.ndarray, Candidates]:
+        return np.arange(self.vocabulary.size), self.vocabulary.candidates
+
+    @cached_property
+    def _of_tag(self) -> dict[int, tuple[np.ndarray, Candidates]]:
+        """The rows of each tag that a word of W has, ready to be searched."""
+        tags, vectors = self.lexical[: self.vocabulary.size], self.vocabulary.vectors.vectors
+        rows = {tag: np.flatnonzero(tags == tag) for tag in np.unique(tags).tolist()}
+        return {tag: (words, Candidates(vectors[words])) for tag, words in rows.items()}
 
 
 def _most_frequent(tags: np.ndarray) -> np.ndarray:
