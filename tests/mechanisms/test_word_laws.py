@@ -213,7 +213,7 @@ def test_what_is_sensitive_does_not_depend_on_the_private_texts():
 
 def test_santext_plus_says_who_is_exposed():
     kept = SanTextPlus(p=0.25, sensitive=0.8).guarantee(5)
-    assert "within the least frequent 0.8 of W, infinite" in kept.metric
+    assert "all but frequent words of W (sensitive 0.8), infinite to those" in kept.metric
     joined = " ".join(kept.assumptions)
     assert "except with probability 0.25" in joined and "exposed where it is copied" in joined
 

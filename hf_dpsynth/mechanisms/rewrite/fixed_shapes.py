@@ -3,10 +3,11 @@
 The one rule: what a row's logits are is a function of its own tokens and of public inputs. Sums of floats depend on
 the shapes of the arrays, so every block has a public number of rows, empty ones in the place of missing ones, and a
 width that is a public function of the row's own length; a row that has ended stays in its block. Padding is masked by
-length, never by a token.
+length, never by a token. Products run in one thread, because several round a row by its place in the block.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -222,5 +223,18 @@ def _logits(loaded: "Loaded", inputs: dict[str, np.ndarray], keep: int, **option
     }
     if "logits_to_keep" in loaded.accepts:
         options["logits_to_keep"] = keep
-    logits = loaded.model(**placed, **options).logits[:, -keep:, : loaded.vocabulary]
+    with _one_thread():
+        logits = loaded.model(**placed, **options).logits[:, -keep:, : loaded.vocabulary]
     return np.asarray(logits.float().cpu().numpy())
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute in one thread: several share out the rows of a product, and round a row by its place among them."""
+    torch = need("torch", extra="models", what="rewriting")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
