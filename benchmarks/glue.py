@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-ROWS, TEST = 3000, {"trec": 500, "movie": 1000}
+ROWS, TEST = 3000, {"trec": 500, "movie": 900}
 VECTORS = "glove-300d"
 SOURCES = {
     "clean": None,

@@ -67,7 +67,7 @@ def cell(data, source, epsilon, folder):
     from benchmarks.downstream import load, machine
     from hf_dpsynth.downstream import DPOnReal, Examples
 
-    real = load(data, {"train": ROWS, "test": 500 if data == "trec" else 1000})
+    real = load(data, {"train": ROWS, "test": 500 if data == "trec" else 900})
     train, test = (Examples.of(real[split], label_column="label") for split in ("train", "test"))
     found = {"data": data, "source": source, "epsilon": epsilon, "date": str(datetime.date.today())}
     found |= {"machine": machine(), "load": os.getloadavg()[0], "test": len(test)}
