@@ -80,6 +80,7 @@ def privatize(
         (1, 10.0)
     """
     from hf_dpsynth import columns, registry, streams
+    from hf_dpsynth.mechanisms.base import check_protected
     from hf_dpsynth.mechanisms.keyed_release import Job, release_split
     from hf_dpsynth.mechanisms.planning import check_epsilon, plan_privatization
     from hf_dpsynth.privacy.records import PrivateRecords
@@ -93,9 +94,7 @@ def privatize(
     features = streams.declared(next(iter(splits.values())).features, text_column, keep_columns)
     column = columns.text_column(features, text_column)
     kept = columns.kept_columns(features, keep_columns, column)
-    protected = getattr(found, "units", ("word",))[0]
-    if unit not in (None, protected):
-        raise ConfigError(f"unit={unit!r} is not offered by {found.name}; it protects each {protected}.")
+    check_protected(found, unit)
     size, workers = _at_least_one("batch_size", batch_size), _at_least_one("num_proc", num_proc or 1)
     public = _public_input(found, vectors, generator)
     plan = plan_privatization(
@@ -140,9 +139,10 @@ def privatize(
 
 def _public_input(mechanism: "Privatizer", vectors: Any, generator: Any) -> Any:
     """Return what the mechanism reads besides the texts: word vectors, or a local model."""
+    from hf_dpsynth.mechanisms.base import input_role
     from hf_dpsynth.models.word_vectors import load_vectors
 
-    reads = getattr(mechanism, "reads", "vectors")
+    reads = input_role(mechanism)
     for name, value in (("vectors", vectors), ("generator", generator)):
         if value is not None and name != reads:
             raise ConfigError(f"{mechanism.name} takes no {name}=; leave it out.")
@@ -153,8 +153,9 @@ def _public_input(mechanism: "Privatizer", vectors: Any, generator: Any) -> Any:
 
 def _models_of(mechanism: "Privatizer", public: Any) -> dict[str, str]:
     """Return the public models of a privatization by role."""
-    held = {getattr(mechanism, "reads", "vectors"): str(getattr(public, "public_id", public.id))}
-    return held | (mechanism.models() if hasattr(mechanism, "models") else {})
+    from hf_dpsynth.mechanisms.base import further_models, input_role
+
+    return {input_role(mechanism): str(getattr(public, "public_id", public.id)), **further_models(mechanism)}
 
 
 def synthesize(

@@ -20,3 +20,18 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def call(capsys, monkeypatch):
+    """Run the command line in this process: exit code, standard output, standard error."""
+    from hf_dpsynth import cli
+
+    monkeypatch.delenv("HF_DPSYNTH_DEBUG", raising=False)
+
+    def run(*arguments):
+        capsys.readouterr()
+        code = cli.call([str(word) for word in arguments])
+        return code, *capsys.readouterr()
+
+    return run

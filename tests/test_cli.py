@@ -29,19 +29,6 @@ def process(*arguments, **environment):
 
 
 @pytest.fixture
-def call(capsys, monkeypatch):
-    """Run the command line in this process: exit code, standard output, standard error."""
-    monkeypatch.delenv("HF_DPSYNTH_DEBUG", raising=False)
-
-    def run(*arguments):
-        capsys.readouterr()
-        code = cli.call([str(word) for word in arguments])
-        return code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
 def refused(call):
     """Run a command that must be refused: no output, one line, which is returned."""
 

@@ -3,21 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from hf_dpsynth import cli
-
 WORDS = ("good", "bad", "film", "actor", "seven", "quickly")
-
-
-@pytest.fixture
-def call(capsys, monkeypatch):
-    monkeypatch.delenv("HF_DPSYNTH_DEBUG", raising=False)
-
-    def run(*arguments):
-        capsys.readouterr()
-        code = cli.call([str(word) for word in arguments])
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 from hf_dpsynth.audit.deniability import Deniability
 from hf_dpsynth.figures.drawing import Figure, Table, axes, draw
 from hf_dpsynth.figures.palette import Palette
-from hf_dpsynth.metrics.plausible_deniability import AMONG
+from hf_dpsynth.metrics.plausible_deniability import AMONG, MOST_SELF
 
 _SIZE = (4.2, 2.7)
 _SQUARE = (5.4, 4.4)
@@ -36,7 +36,7 @@ def deniability_figures(found: Deniability) -> dict[str, Figure]:
             found.self_substitution,
             np.linspace(0, 100, _CELLS + 1),
             "words",
-            limit=50.0,
+            limit=MOST_SELF,
         ),
         _histogram(
             "distinct",
@@ -141,7 +141,7 @@ def _bands(found: Deniability) -> Figure:
     def paint(canvas: Any, palette: Palette) -> None:
         plot = axes(canvas, palette)
         plot.bar(range(len(bands)), own, width=0.62, color=palette.synthetic)
-        plot.axhline(50, color=palette.muted, linewidth=1.2, linestyle=(0, (4, 3)))
+        plot.axhline(MOST_SELF, color=palette.muted, linewidth=1.2, linestyle=(0, (4, 3)))
         plot.set_xticks(range(len(bands)), names, fontsize=7.5)
         plot.set(xlabel="frequency rank of the word", ylabel="mean N_w, %", ylim=(0, 104))
 

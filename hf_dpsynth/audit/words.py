@@ -15,13 +15,14 @@ import numpy as np
 from hf_dpsynth import registry
 from hf_dpsynth.audit.deniability import Deniability
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.mechanisms.word.base import WordMechanism, checked
+from hf_dpsynth.mechanisms.word.base import WordMechanism
 from hf_dpsynth.mechanisms.word.text import read
 from hf_dpsynth.metrics.base import check_count, check_seed
 from hf_dpsynth.metrics.plausible_deniability import confusion, distances, substitution
 from hf_dpsynth.models.lexicon import lexical_tags
 from hf_dpsynth.models.word_vectors import WordVectors, load_vectors
 from hf_dpsynth.privacy.keys import Key, public_generator
+from hf_dpsynth.privacy.words import checked
 
 Source = str | os.PathLike[str] | WordVectors
 _PUBLIC_ONLY = (

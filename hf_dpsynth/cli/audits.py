@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hf_dpsynth.cli.console import app, fields_of, say, say_table
+from hf_dpsynth.cli.console import Param, app, fields_of, say, say_table
 from hf_dpsynth.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ def deniability_verb(
     ] = None,
     words: Annotated[str, typer.Option(help="How many public words to draw, or which: a,b.")] = "250",
     draws: Annotated[int, typer.Option(help="Substitutes to draw for each word.")] = 100,
-    param: Annotated[
-        list[str] | None, typer.Option(metavar="k=v", help="A field of the mechanism; repeatable.")
-    ] = None,
+    param: Param = None,
     vectors: Annotated[str | None, typer.Option(help="Word vectors: a short name, a path or a Hub id.")] = None,
     seed: Annotated[int, typer.Option(help="The seed of the choice of words; never of noise.")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A folder for figures and numbers.")] = None,

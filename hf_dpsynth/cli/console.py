@@ -1,7 +1,7 @@
 """The application that the verbs hang on, and how they print."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,6 +9,8 @@ from hf_dpsynth.errors import ConfigError
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+
+Param = Annotated[list[str] | None, typer.Option(metavar="k=v", help="A field of the mechanism; repeatable.")]
 
 app = typer.Typer(
     name="hf-dpsynth",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hf_dpsynth.cli.console import app, event_line, fields_of, say
+from hf_dpsynth.cli.console import Param, app, event_line, fields_of, say
 from hf_dpsynth.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -102,7 +102,6 @@ Input = Annotated[
 ]
 Epsilon = Annotated[float, typer.Option(help="The privacy loss.", show_default=False)]
 TextColumn = Annotated[str | None, typer.Option(help="The column of text.")]
-Param = Annotated[list[str] | None, typer.Option(metavar="k=v", help="A field of the mechanism; repeatable.")]
 Budget = Annotated[str | None, typer.Option(help="A budget's file, or {path: FILE, epsilon: 8, delta: 1e-6}.")]
 Out = Annotated[str | None, typer.Option(help="The run directory; can resume.")]
 Output = Annotated[Path | None, typer.Option(help="A .csv, .jsonl or .parquet file for the rows.")]

@@ -105,6 +105,29 @@ class Privatizer(Protocol):
         ...
 
 
+def input_role(mechanism: Privatizer) -> str:
+    """Return what a privatizing mechanism reads besides texts: `"vectors"` or `"generator"`."""
+    return getattr(mechanism, "reads", "vectors")
+
+
+def further_models(mechanism: Privatizer) -> dict[str, str]:
+    """Return the public names of what a privatizing mechanism uses besides its public input, by role."""
+    found: dict[str, str] = mechanism.models() if hasattr(mechanism, "models") else {}
+    return found
+
+
+def check_protected(mechanism: Privatizer, unit: str | None) -> str:
+    """Return what a privatizing mechanism protects, each word or each text.
+
+    Raises:
+        ConfigError: another unit is asked for.
+    """
+    protected = str(getattr(mechanism, "units", ("word",))[0])
+    if unit not in (None, protected):
+        raise ConfigError(f"unit={unit!r} is not offered by {mechanism.name}; it protects each {protected}.")
+    return protected
+
+
 def label_shares(private: PrivateRecords, plan: Plan, run: Run, sigma: float) -> Sequence[float]:
     """Return declared proportions of the labels, or noisy ones that are bought from the budget.
 

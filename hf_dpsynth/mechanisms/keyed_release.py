@@ -71,14 +71,13 @@ def release_split(
             _check_sendable(job)
         make_ready(job)
         ledger.charge(key, job.mechanism.event(job.epsilon))
+        rows = row_key(job, split)
         try:
-            if workers > 1:
-                write(_in_workers(job, row_key(job, split), texts, workers))
-            else:
-                made = _privatized(
-                    job.mechanism, job.public, job.epsilon, row_key(job, split), 0, texts, job.batch_size
-                )
-                write(made)
+            write(
+                _in_workers(job, rows, texts, workers)
+                if workers > 1
+                else privatize_batch(job, rows, 0, texts, silent=False)
+            )
         finally:
             forget(job)
     if state != "committed":
@@ -103,7 +102,9 @@ def row_key(job: Job, split: str) -> Key:
     return job.key.derive(job.mechanism.name, fields, split)
 
 
-def privatize_batch(job: Job, key: Key, first: int, texts: Sequence[str | None]) -> list[str | None]:
+def privatize_batch(
+    job: Job, key: Key, first: int, texts: Sequence[str | None], *, silent: bool = True
+) -> list[str | None]:
     """Privatize some rows of a split that was charged before.
 
     Args:
@@ -111,8 +112,9 @@ def privatize_batch(job: Job, key: Key, first: int, texts: Sequence[str | None])
         key (`Key`): the key of their noise. Sensitive.
         first (`int`): the number of the first row.
         texts (`Sequence[str | None]`): one text a row. Sensitive.
+        silent (`bool`, defaults to `True`): whether no progress is shown.
     """
-    return _privatized(job.mechanism, job.public, job.epsilon, key, first, texts, job.batch_size, silent=True)
+    return _privatized(job.mechanism, job.public, job.epsilon, key, first, texts, job.batch_size, silent=silent)
 
 
 def _privatized(

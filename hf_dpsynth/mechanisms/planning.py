@@ -17,7 +17,7 @@ from hf_dpsynth.columns import label_domain
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import NEIGHBOURS, ApproxDP
 from hf_dpsynth.logging import get_logger
-from hf_dpsynth.mechanisms.base import Privatizer, Synthesizer
+from hf_dpsynth.mechanisms.base import Privatizer, Synthesizer, check_protected
 from hf_dpsynth.plans import CLEAR_COLUMNS, Facts, Plan, default_delta
 from hf_dpsynth.privacy.accounting import calibrate, interval, target_mu
 
@@ -97,9 +97,7 @@ def _check_private_arguments(mechanism: Privatizer, unit: str | None, adjacency:
     wrong = [name for name, value in given.items() if value is not None]
     if wrong:
         raise ConfigError(f"{mechanism.name} privatizes each text; it takes no {wrong[0]}=. Leave it out.")
-    protected = getattr(mechanism, "units", ("word",))[0]
-    if unit not in (None, protected):
-        raise ConfigError(f"unit={unit!r} is not offered by {mechanism.name}; it protects each {protected}.")
+    protected = check_protected(mechanism, unit)
     if adjacency not in (None, "replace-one"):
         raise ConfigError(
             f"adjacency={adjacency!r} is not offered by {mechanism.name}: a {protected} is replaced by another one "

@@ -94,8 +94,8 @@ class SpacyTagger:
         Words of another language or script get what the pipeline says, mostly X or NOUN; none is an error.
 
         Args:
-            sentences (`Sequence[Sequence[str]]`): tokens of each text, as a rule lower-case: the word mechanisms read
-                no capitals, and tags of names are the worse for it. Sensitive if they are.
+            sentences (`Sequence[Sequence[str]]`): tokens of each text; without their capitals, tags of names are the
+                worse. Sensitive if they are.
             batch_size (`int`, defaults to 1): as in `tag_tokens`.
         Returns:
             `list[np.ndarray]`: places in `TAGS`, int8, one a token. As sensitive as the texts.

@@ -12,7 +12,7 @@ import numpy as np
 from dp_accounting import DpEvent
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.privacy.words import LEAST_EPSILON, at_places
+from hf_dpsynth.privacy.words import at_places, checked
 
 MOST_TOKENS = 4096  # so many times a loss of at least 41 binary digits is exact
 
@@ -44,8 +44,7 @@ def per_token(epsilon: float, tokens: int) -> float:
         >>> per_token(8.0, 64), 3 * per_token(10.0, 3) <= 10
         (0.125, True)
     """
-    if not epsilon >= LEAST_EPSILON:
-        raise ConfigError(f"epsilon is {epsilon}; it must be a number >= {LEAST_EPSILON}, or infinite for no privacy")
+    checked(epsilon)
     if not 1 <= tokens <= MOST_TOKENS:
         raise ConfigError(f"a text has at most {tokens} tokens; the number must be from 1 to {MOST_TOKENS}")
     if math.isinf(epsilon):

@@ -55,6 +55,17 @@ class TagResponseDpEvent(DpEvent):  # type: ignore[misc]
     epsilon: float
 
 
+def checked(epsilon: float) -> float:
+    """Return a scale as a float.
+
+    Raises:
+        ConfigError: it is NaN or below 1e-100.
+    """
+    if not epsilon >= LEAST_EPSILON:
+        raise ConfigError(f"epsilon is {epsilon}; it must be a number >= {LEAST_EPSILON}, or infinite for no privacy")
+    return float(epsilon)
+
+
 def multivariate_laplace(
     generator: np.random.Generator, epsilon: float, count: int, dimension: int, root: np.ndarray | None = None
 ) -> np.ndarray:

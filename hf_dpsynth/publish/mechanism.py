@@ -12,6 +12,7 @@ from typing import Any
 
 from hf_dpsynth import registry
 from hf_dpsynth.guarantees import ApproxDP, LocalDP, MetricDP
+from hf_dpsynth.mechanisms.base import further_models, input_role
 from hf_dpsynth.mechanisms.planning import plan_privatization, privacy_unit, unit_assumptions
 from hf_dpsynth.plans import Facts, Plan
 from hf_dpsynth.privacy.accounting import leaves, target_mu
@@ -55,7 +56,7 @@ def _privatized(mechanism: Any, plan: Plan) -> list[str]:
     epsilon = max(scales(plan.event)) if math.isinf(held.epsilon) else held.epsilon
     implied = plan_privatization(mechanism, epsilon=epsilon, kept_columns=plan.kept_columns)
     promised = implied.guarantee
-    kinds = {getattr(mechanism, "reads", "vectors"), *(mechanism.models() if hasattr(mechanism, "models") else ())}
+    kinds = {input_role(mechanism), *further_models(mechanism)}
     found = _missing(promised.assumptions, held.assumptions)
     if replace(held, epsilon=epsilon, assumptions=promised.assumptions) != promised:
         field = "parameters.metric_dp" if isinstance(promised, MetricDP) else "privacy_unit"

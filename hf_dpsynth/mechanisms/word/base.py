@@ -24,7 +24,7 @@ from hf_dpsynth.mechanisms.word.text import is_number, read, write
 from hf_dpsynth.models.vector_geometry import Scales
 from hf_dpsynth.models.word_vectors import WordVectors
 from hf_dpsynth.privacy.accounting import round_up
-from hf_dpsynth.privacy.words import LEAST_EPSILON
+from hf_dpsynth.privacy.words import checked
 
 CHUNK_WORDS = 32_768
 EUCLIDEAN = "Euclidean distance of word embeddings"
@@ -322,17 +322,6 @@ def _rounded_up(loss: float) -> str:
     if loss >= 1e4:
         return "10000 and more"
     return f"{math.ceil(loss)}" if loss >= 1 else f"{round_up(loss, 1):g}" if loss > 0 else "0"
-
-
-def checked(epsilon: float) -> float:
-    """Return a scale as a float.
-
-    Raises:
-        ConfigError: it is NaN or below 1e-100.
-    """
-    if not epsilon >= LEAST_EPSILON:
-        raise ConfigError(f"epsilon is {epsilon}; it must be a number >= {LEAST_EPSILON}, or infinite for no privacy")
-    return float(epsilon)
 
 
 def _chosen(

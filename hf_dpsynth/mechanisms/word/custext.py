@@ -15,11 +15,11 @@ import numpy as np
 
 from hf_dpsynth.compute import nearest
 from hf_dpsynth.mechanisms.base import check_whole
-from hf_dpsynth.mechanisms.word.base import Drawn, Vocabulary, WordMechanism, checked, is_noiseless
+from hf_dpsynth.mechanisms.word.base import Drawn, Vocabulary, WordMechanism, is_noiseless
 from hf_dpsynth.mechanisms.word.exponential import choose_by_code
 from hf_dpsynth.mechanisms.word.groups import groups
 from hf_dpsynth.models.word_vectors import WordVectors
-from hf_dpsynth.privacy.words import ExponentialWordDpEvent, uniforms
+from hf_dpsynth.privacy.words import ExponentialWordDpEvent, checked, uniforms
 
 _ROWS = 4096
 _GROUP = "which group each word is in is public: the output shows it"

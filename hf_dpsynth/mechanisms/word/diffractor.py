@@ -14,10 +14,10 @@ from typing import ClassVar
 import numpy as np
 
 from hf_dpsynth.compute import nearest
-from hf_dpsynth.mechanisms.word.base import Drawn, Vocabulary, WordMechanism, checked, is_noiseless
+from hf_dpsynth.mechanisms.word.base import Drawn, Vocabulary, WordMechanism, is_noiseless
 from hf_dpsynth.models.vector_geometry import Scales
 from hf_dpsynth.models.word_vectors import WordVectors
-from hf_dpsynth.privacy.words import TwoSidedGeometricDpEvent, two_sided_geometric
+from hf_dpsynth.privacy.words import TwoSidedGeometricDpEvent, checked, two_sided_geometric
 
 
 @dataclass(frozen=True, kw_only=True)

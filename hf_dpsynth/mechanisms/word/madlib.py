@@ -9,9 +9,9 @@ its code copies in clear, are points of the metric (the mean of W, or of W's num
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hf_dpsynth.mechanisms.word.base import Vocabulary, WordMechanism, checked
+from hf_dpsynth.mechanisms.word.base import Vocabulary, WordMechanism
 from hf_dpsynth.mechanisms.word.noisy_points import NearestWord
-from hf_dpsynth.privacy.words import MultivariateLaplaceDpEvent
+from hf_dpsynth.privacy.words import MultivariateLaplaceDpEvent, checked
 
 
 @dataclass(frozen=True, kw_only=True)

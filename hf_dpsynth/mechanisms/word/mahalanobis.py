@@ -14,11 +14,11 @@ import numpy as np
 
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import digits
-from hf_dpsynth.mechanisms.word.base import EUCLIDEAN, Vocabulary, WordMechanism, check_share, checked
+from hf_dpsynth.mechanisms.word.base import EUCLIDEAN, Vocabulary, WordMechanism, check_share
 from hf_dpsynth.mechanisms.word.noisy_points import NearestWord
 from hf_dpsynth.models.vector_geometry import Scales, scales
 from hf_dpsynth.models.word_vectors import WordVectors
-from hf_dpsynth.privacy.words import MultivariateLaplaceDpEvent
+from hf_dpsynth.privacy.words import MultivariateLaplaceDpEvent, checked
 
 _LEAST_EIGENVALUE = 1e-6
 

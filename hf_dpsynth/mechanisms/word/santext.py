@@ -14,9 +14,9 @@ from typing import ClassVar
 import numpy as np
 
 from hf_dpsynth.guarantees import digits
-from hf_dpsynth.mechanisms.word.base import EUCLIDEAN, Drawn, Law, Vocabulary, WordMechanism, check_share, checked
+from hf_dpsynth.mechanisms.word.base import EUCLIDEAN, Drawn, Law, Vocabulary, WordMechanism, check_share
 from hf_dpsynth.mechanisms.word.exponential import ExponentialWord
-from hf_dpsynth.privacy.words import ExponentialWordDpEvent, uniforms
+from hf_dpsynth.privacy.words import ExponentialWordDpEvent, checked, uniforms
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,14 +20,14 @@ from hf_dpsynth.compute.candidates import Candidates
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import digits
 from hf_dpsynth.mechanisms.base import check_choice, check_whole
-from hf_dpsynth.mechanisms.word.base import EUCLIDEAN, Drawn, Vocabulary, WordMechanism, checked, is_noiseless
+from hf_dpsynth.mechanisms.word.base import EUCLIDEAN, Drawn, Vocabulary, WordMechanism, is_noiseless
 from hf_dpsynth.mechanisms.word.noisy_points import noisy_points
 from hf_dpsynth.mechanisms.word.text import cased
 from hf_dpsynth.models.catalog import model_id
 from hf_dpsynth.models.lexicon import lexical_tags
 from hf_dpsynth.models.tagger import SpacyTagger
 from hf_dpsynth.models.tags import TAGS
-from hf_dpsynth.privacy.words import MultivariateLaplaceDpEvent, TagResponseDpEvent, randomized_response
+from hf_dpsynth.privacy.words import MultivariateLaplaceDpEvent, TagResponseDpEvent, checked, randomized_response
 
 _PRIVACY = ("rr", "public", "none")
 

@@ -14,9 +14,9 @@ from typing import ClassVar
 
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.mechanisms.base import check_one
-from hf_dpsynth.mechanisms.word.base import Vocabulary, WordMechanism, checked
+from hf_dpsynth.mechanisms.word.base import Vocabulary, WordMechanism
 from hf_dpsynth.mechanisms.word.exponential import ExponentialWord
-from hf_dpsynth.privacy.words import ExponentialWordDpEvent
+from hf_dpsynth.privacy.words import ExponentialWordDpEvent, checked
 
 
 @dataclass(frozen=True, kw_only=True)

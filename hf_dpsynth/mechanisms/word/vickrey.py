@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 
 from hf_dpsynth.compute import nearest
-from hf_dpsynth.mechanisms.word.base import Drawn, Vocabulary, WordMechanism, check_share, checked
+from hf_dpsynth.mechanisms.word.base import Drawn, Vocabulary, WordMechanism, check_share
 from hf_dpsynth.mechanisms.word.noisy_points import noisy_points
-from hf_dpsynth.privacy.words import MultivariateLaplaceDpEvent, uniforms
+from hf_dpsynth.privacy.words import MultivariateLaplaceDpEvent, checked, uniforms
 
 
 @dataclass(frozen=True, kw_only=True)
