@@ -89,8 +89,10 @@ def prepare(
         )
     check_count("draws", draws, 1)
     check_seed(seed)
-    loaded = load_vectors("glove-50d" if vectors is None else vectors).most_frequent(found.max_words)
-    return Study(found, loaded, _rows(words, loaded, seed), int(draws), Key() if key is None else key)
+    whole = load_vectors("glove-50d" if vectors is None else vectors)
+    loaded = whole.most_frequent(found.max_words)
+    rows = _rows(words, loaded, seed)
+    return Study(found, loaded, whole.public_id, rows, int(draws), Key() if key is None else key)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +102,7 @@ class Study:
     Args:
         mechanism (`WordMechanism`): what is studied.
         vectors (`WordVectors`): W. Public.
+        name (`str`): what a plan calls the vectors that W was cut from.
         rows (`np.ndarray`): the words, as rows of W, shape (n,).
         draws (`int`): draws for each word.
         key (`Key`): of the noise: one stream for each word, whatever the scale.
@@ -107,6 +110,7 @@ class Study:
 
     mechanism: WordMechanism
     vectors: WordVectors
+    name: str
     rows: np.ndarray
     draws: int
     key: Key
@@ -134,7 +138,7 @@ class Study:
             mechanism=self.mechanism.name,
             params=registry.planned(self.mechanism),
             epsilon=float(epsilon),
-            vectors=self.vectors.public_id,
+            vectors=self.name,
             vocabulary_size=len(self.vectors),
             draws=self.draws,
             words=self.words,

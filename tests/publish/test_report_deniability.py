@@ -39,6 +39,15 @@ def test_the_private_page_has_it_too(run):
     assert 'id="deniability"' in report(run, deniability=found, study=study).private.read_text()
 
 
+def test_a_vocabulary_that_was_cut_is_that_of_the_run(run, tmp_path):
+    rows, params = Dataset.from_dict({"text": ["a good film"]}), {"max_words": 4}
+    rows.privatize("madlib", epsilon=2.0, vectors=VECTORS, params=params, out=tmp_path / "cut")
+    found = plausible_deniability("madlib", 2.0, 4, 5, params, vectors=VECTORS)
+    assert report(tmp_path / "cut", deniability=found).public.exists()
+    with pytest.raises(ConfigError, match="measured with vectors"):
+        report(run, deniability=plausible_deniability("madlib", 2.0, 4, 5, vectors=VECTORS.most_frequent(4)))
+
+
 def test_a_study_of_something_else_is_refused(run):
     found = plausible_deniability("madlib", 2.0, 5, 5, vectors=VECTORS)
     other = {

@@ -21,7 +21,7 @@ def check_measured(found: Any, plan: Plan) -> None:
     pairs = {
         "mechanism": (found.mechanism, plan.mechanism),
         "scale": (found.epsilon, getattr(plan.guarantee, "epsilon", None)),
-        "vectors": (found.vectors.partition("[:")[0], plan.model_ids.get("vectors", "").partition("[:")[0]),
+        "vectors": (found.vectors, plan.model_ids.get("vectors")),
         "parameters": (found.params, plan.params),
     }
     for what, (measured, planned) in pairs.items():
