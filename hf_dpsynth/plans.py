@@ -14,7 +14,7 @@ from dp_accounting import DpEvent
 
 from hf_dpsynth import guarantees
 from hf_dpsynth.guarantees import Guarantee
-from hf_dpsynth.privacy.accounting import event_from_json, event_to_json
+from hf_dpsynth.privacy.event_json import event_from_json, event_to_json
 
 Label = tuple[Any, ...]
 

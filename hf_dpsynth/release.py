@@ -18,7 +18,7 @@ from hf_dpsynth import guarantees
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import Guarantee
 from hf_dpsynth.plans import Plan
-from hf_dpsynth.privacy.accounting import event_to_json
+from hf_dpsynth.privacy.event_json import event_to_json
 from hf_dpsynth.privacy.ledger import Charge
 
 _releases: dict[int, tuple["Release", Any]] = {}

@@ -53,7 +53,7 @@ def fields_of(items: "list[str] | None") -> dict[str, Any]:
 
 def event_line(event: "DpEvent") -> str:
     """Return an event as its name and numbers."""
-    from hf_dpsynth.privacy.accounting import event_fields
+    from hf_dpsynth.privacy.event_json import event_fields
 
     numbers = {name: getattr(event, name) for name in event_fields(type(event))}
     shown = "".join(f", {name} {value:.6g}" for name, value in numbers.items() if isinstance(value, float))

@@ -11,11 +11,9 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from functools import lru_cache, reduce
 from typing import Any
 
-import attr
 import numpy as np
 from dp_accounting import (
     ComposedDpEvent,
@@ -35,35 +33,11 @@ from scipy.stats import norm
 
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
-from hf_dpsynth.privacy.tokens import TokensDpEvent
-from hf_dpsynth.privacy.words import (
-    ExponentialWordDpEvent,
-    MultivariateLaplaceDpEvent,
-    TagResponseDpEvent,
-    TwoSidedGeometricDpEvent,
-)
 
 RELATIONS = {
     "add-remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
     "zero-out": NeighboringRelation.REPLACE_SPECIAL,
     "replace-one": NeighboringRelation.REPLACE_ONE,
-}
-_SERIALISED: dict[str, type[DpEvent]] = {
-    kind.__name__: kind
-    for kind in (
-        ComposedDpEvent,
-        DiscreteGaussianDpEvent,
-        ExponentialWordDpEvent,
-        GaussianDpEvent,
-        MultivariateLaplaceDpEvent,
-        NoOpDpEvent,
-        NonPrivateDpEvent,
-        PoissonSampledDpEvent,
-        SelfComposedDpEvent,
-        TagResponseDpEvent,
-        TokensDpEvent,
-        TwoSidedGeometricDpEvent,
-    )
 }
 _ZCDP_ORDERS = 1 + np.geomspace(1e-3, 1e7, 2000)
 _RDP_ORDERS = np.unique(np.concatenate([1 + np.geomspace(1e-3, 1.0, 60), np.arange(2.0, 257.0), [384.0, 512.0]]))
@@ -88,6 +62,11 @@ def leaves(event: DpEvent) -> Counter[DpEvent]:
             raise PrivacyError(f"an event is composed {event.count} times; the count must be >= 0")
         return Counter({leaf: count * event.count for leaf, count in leaves(event.event).items()})
     return Counter() if isinstance(event, NoOpDpEvent) else Counter({event: 1})
+
+
+def extra_delta(event: DpEvent) -> float:
+    """Return the probability with which an event promises nothing, which its delta must hold besides."""
+    return math.fsum(getattr(leaf, "extra_delta", 0.0) * count for leaf, count in leaves(event).items())
 
 
 def compose(counts: Counter[DpEvent]) -> DpEvent:
@@ -171,7 +150,10 @@ def _gaussian_pld(event: DpEvent, adjacency: str, discretisation: float) -> Any:
 
 
 def rdp_epsilon(event: DpEvent, delta: float, *, adjacency: str = "add-remove") -> float:
-    """Return the epsilon of an event by Renyi DP, as budgets across runs add it up; votes enter with their zCDP cost.
+    """Return the epsilon of an event by Renyi DP, as budgets across runs add it up.
+
+    Events that have a cost `rho` in zCDP enter with it. What an event says in `extra_delta`, a probability with which
+    it promises nothing, is taken off `delta` first.
 
     Raises:
         PrivacyError: an event has no RDP under this relation.
@@ -179,8 +161,11 @@ def rdp_epsilon(event: DpEvent, delta: float, *, adjacency: str = "add-remove") 
     counts = leaves(event)
     if any(isinstance(leaf, NonPrivateDpEvent) for leaf in counts):
         return math.inf
-    rho = sum(leaf.rho * count for leaf, count in counts.items() if isinstance(leaf, DiscreteGaussianDpEvent))
-    others = Counter({leaf: n for leaf, n in counts.items() if not isinstance(leaf, DiscreteGaussianDpEvent)})
+    others = Counter({leaf: count for leaf, count in counts.items() if not hasattr(leaf, "rho")})
+    rho = sum(leaf.rho * count for leaf, count in counts.items() if leaf not in others)
+    delta -= extra_delta(event)
+    if delta <= 0:
+        return math.inf
     if others and adjacency == "replace-one":
         raise PrivacyError(f"{_names(others)} has no RDP here under replace-one adjacency; use another relation.")
     relation = RELATIONS["zero-out" if adjacency == "replace-one" else adjacency]
@@ -347,54 +332,3 @@ def _bracket(cost: Callable[[float], float], target: float, start: float) -> tup
             raise ConfigError(f"epsilon={target:.6g} needs next to no noise. Use epsilon=float('inf') to say so.")
         low, high, factor = low / factor, low, factor**2
     return low, high
-
-
-def event_to_json(event: DpEvent) -> dict[str, Any]:
-    """Return an event tree as JSON values: type names from an allow-list, floats as hexadecimal text.
-
-    Raises:
-        PrivacyError: an event's type is not on the allow-list.
-    """
-    name = type(event).__name__
-    if _SERIALISED.get(name) is not type(event):
-        raise PrivacyError(f"event {name} cannot be stored; storable are {', '.join(sorted(_SERIALISED))}.")
-    return {"type": name, **{field: _to_json(getattr(event, field)) for field in event_fields(type(event))}}
-
-
-def event_from_json(data: dict[str, Any]) -> DpEvent:
-    """Read an event tree that `event_to_json` wrote.
-
-    Raises:
-        PrivacyError: a type or a field is unknown.
-    """
-    name = data.get("type")
-    if name not in _SERIALISED:
-        raise PrivacyError(f"event {name!r} is unknown; known are {', '.join(sorted(_SERIALISED))}.")
-    kind = _SERIALISED[name]
-    if set(data) != {"type", *event_fields(kind)}:
-        raise PrivacyError(
-            f"event {name} has fields {sorted(set(data) - {'type'})}; expected {sorted(event_fields(kind))}."
-        )
-    return kind(**{field: _from_json(data[field]) for field in event_fields(kind)})
-
-
-def event_fields(kind: type[DpEvent]) -> list[str]:
-    """Return the names of the fields of a type of event, ours or dp-accounting's."""
-    return [field.name for field in (fields(kind) if is_dataclass(kind) else attr.fields(kind))]
-
-
-def _to_json(value: Any) -> Any:
-    if isinstance(value, DpEvent):
-        return event_to_json(value)
-    if isinstance(value, (list, tuple)):
-        return [_to_json(item) for item in value]
-    return float(value).hex() if isinstance(value, float) else int(value)
-
-
-def _from_json(value: Any) -> Any:
-    if isinstance(value, dict):
-        return event_from_json(value)
-    if isinstance(value, list):
-        items = [_from_json(item) for item in value]
-        return items if items and isinstance(items[0], DpEvent) else tuple(items)
-    return float.fromhex(value) if isinstance(value, str) else value

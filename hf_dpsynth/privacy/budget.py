@@ -21,13 +21,8 @@ from dp_accounting import DpEvent
 
 from hf_dpsynth.errors import BudgetExceeded, ConfigError
 from hf_dpsynth.guarantees import NEIGHBOURS
-from hf_dpsynth.privacy.accounting import (
-    compose,
-    event_from_json,
-    event_to_json,
-    leaves,
-    rdp_epsilon,
-)
+from hf_dpsynth.privacy.accounting import compose, leaves, rdp_epsilon
+from hf_dpsynth.privacy.event_json import event_from_json, event_to_json
 from hf_dpsynth.privacy.ledger import connect, transaction
 from hf_dpsynth.privacy.scales import metric_scale
 

@@ -19,7 +19,8 @@ from dp_accounting import DpEvent
 
 from hf_dpsynth.errors import BudgetExceeded, PrivacyError, ResumeMismatch
 from hf_dpsynth.guarantees import Guarantee
-from hf_dpsynth.privacy.accounting import compose, event_from_json, event_to_json, leaves
+from hf_dpsynth.privacy.accounting import compose, leaves
+from hf_dpsynth.privacy.event_json import event_from_json, event_to_json
 
 _VERSION = "1"
 _SCHEMA = """

@@ -11,7 +11,8 @@ from typing import Any
 from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent
 
 from hf_dpsynth.errors import HfDpsynthError
-from hf_dpsynth.privacy.accounting import epsilon, event_from_json, leaves, rdp_epsilon
+from hf_dpsynth.privacy.accounting import epsilon, leaves, rdp_epsilon
+from hf_dpsynth.privacy.event_json import event_from_json
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
 from hf_dpsynth.privacy.scales import scales
 from hf_dpsynth.privacy.tokens import TokensDpEvent

@@ -15,7 +15,7 @@ from typing import Any
 from hf_dpsynth import guarantees
 from hf_dpsynth.errors import ConfigError, HfDpsynthError, PrivacyError
 from hf_dpsynth.plans import Plan
-from hf_dpsynth.privacy.accounting import event_from_json
+from hf_dpsynth.privacy.event_json import event_from_json
 from hf_dpsynth.privacy.ledger import Charge
 from hf_dpsynth.publish.card import render
 from hf_dpsynth.publish.privacy_json import from_privacy_json, invalid, to_privacy_json, without_words

@@ -16,7 +16,8 @@ from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.guarantees import ApproxDP, Guarantee, LocalDP, MetricDP
 from hf_dpsynth.models import catalog
 from hf_dpsynth.plans import Plan
-from hf_dpsynth.privacy.accounting import event_from_json, event_to_json, leaves
+from hf_dpsynth.privacy.accounting import leaves
+from hf_dpsynth.privacy.event_json import event_from_json, event_to_json
 from hf_dpsynth.publish.accesses import access, backend, sampling
 from hf_dpsynth.publish.accounts import READING, short
 from hf_dpsynth.release import Release, Rows

@@ -21,7 +21,8 @@ from dp_accounting import DpEvent
 
 from hf_dpsynth.errors import HfDpsynthError
 from hf_dpsynth.plans import Plan
-from hf_dpsynth.privacy.accounting import event_from_json, leaves
+from hf_dpsynth.privacy.accounting import leaves
+from hf_dpsynth.privacy.event_json import event_from_json
 from hf_dpsynth.publish import accounts, mechanism
 from hf_dpsynth.publish.accounts import READING, short
 from hf_dpsynth.publish.card import claims, front_matter, render

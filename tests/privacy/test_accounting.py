@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.privacy import accounting
+from hf_dpsynth.privacy.event_json import event_from_json, event_to_json
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
 from hf_dpsynth.privacy.scales import metric_scale
 from hf_dpsynth.privacy.words import MultivariateLaplaceDpEvent
@@ -165,13 +166,13 @@ EVENTS = st.recursive(
 
 @given(EVENTS)
 def test_an_event_tree_survives_json_to_the_last_bit(event):
-    assert accounting.event_from_json(accounting.event_to_json(event)) == event
+    assert event_from_json(event_to_json(event)) == event
 
 
 @pytest.mark.parametrize("data", [{"type": "eval"}, {}, {"type": "GaussianDpEvent", "sigma": 1}])
 def test_a_stored_event_off_the_allow_list_is_refused(data):
     with pytest.raises(PrivacyError):
-        accounting.event_from_json(data)
+        event_from_json(data)
 
 
 def test_an_epsilon_that_cannot_be_reached_is_refused_at_once():
