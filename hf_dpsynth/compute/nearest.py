@@ -16,11 +16,13 @@ long that single precision could overflow are scored against every candidate in 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hf_dpsynth.compute.candidates import OVERFLOW, Candidates, Table
+from hf_dpsynth.compute.first_pass import FirstPass, Rough, one_thread, rough
 from hf_dpsynth.compute.pairs import CHUNK_ELEMENTS, chunks, products_of_pairs
 from hf_dpsynth.compute.pool import Pool
 from hf_dpsynth.compute.threads import in_threads
@@ -38,6 +40,7 @@ class _Block:
     start: int
     count: int
     rows: np.ndarray
+    norms: np.ndarray
     margin: np.ndarray
     wild: np.ndarray
     wild_rows: np.ndarray
@@ -77,7 +80,8 @@ def assign(private: np.ndarray, candidates: np.ndarray, *, block_rows: int = 204
         ConfigError: the two widths differ, m is 0, or an argument is not a finite real matrix.
     """
     _check_shapes(private, candidates, "private", "candidates", block_rows)
-    return _assign(private, "private", Candidates(candidates, "candidates"), block_rows)
+    held = Candidates(candidates, "candidates")
+    return _assign(private, "private", held, block_rows, rough(held.distinct[1], len(private)))
 
 
 def top_k(
@@ -126,7 +130,7 @@ def top_k_indices(
         raise ConfigError(f"k is {k}; it must be at least 1 and at most the number of vectors, {len(held.vectors)}")
     block_rows = min(block_rows, 1 << max(6, (len(queries) - 1).bit_length()))
     if k == 1:
-        return _assign(queries, "queries", held, block_rows)[:, None]
+        return _assign(queries, "queries", held, block_rows, None)[:, None]
     table = held.table
     indices = np.empty((len(queries), k), dtype=np.int64)
 
@@ -176,12 +180,13 @@ def _blocks(array: np.ndarray, name: str, table: Table, block_rows: int) -> Iter
             norms = np.sqrt(np.einsum("ij,ij->i", real, real).astype(np.float64))
         if not np.isfinite(norms).all() and not np.isfinite(real).all():
             raise ConfigError(f"{name} holds NaN or infinite values (as float32)")
-        margin, wild = _margins(norms * (1 + width * 2.0**-23) + 1e-16, table, width)
+        norms = norms * (1 + width * 2.0**-23) + 1e-16
+        margin, wild = _margins(norms, table, width)
         wild_rows = real[wild]
         if len(wild):
             rows = rows.copy()
             rows[wild] = 0
-        yield _Block(start, count, rows, margin, wild, wild_rows)
+        yield _Block(start, count, rows, norms, margin, wild, wild_rows)
 
 
 def _margins(norms: np.ndarray, table: Table, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -238,18 +243,59 @@ def _squared_distances(queries: np.ndarray, vectors: np.ndarray, columns: np.nda
     return np.asarray(np.maximum.accumulate(out, axis=1))
 
 
-def _assign(array: np.ndarray, name: str, candidates: Candidates, block_rows: int) -> np.ndarray:
-    """Find the nearest candidate of each row."""
+def _assign(array: np.ndarray, name: str, candidates: Candidates, block_rows: int, rough: Rough | None) -> np.ndarray:
+    """Find the nearest candidate of each row, after a first pass in bfloat16 where there is one."""
     kept, table = candidates.distinct
     nearest = np.empty(len(array), dtype=np.int64)
 
     def search(part: slice) -> None:
         scratch, out = _scratch(block_rows, table), nearest[part]
+        first = FirstPass(rough, table.longest, block_rows) if rough else None
         for block in _blocks(array[part], name, table, block_rows):
-            out[block.start : block.start + block.count] = _nearest_one(block, table, scratch)
+            if first:
+                found, left = _nearest_after(first, block, table, scratch)
+                first = first if 2 * left <= block.count else None  # a pass that settles little only costs
+            else:
+                found = _nearest_one(block, table, scratch)
+            for place, wild in zip(block.wild, block.wild_rows, strict=True):
+                found[place] = _scores_of_all(wild, table).argmax()
+            out[block.start : block.start + block.count] = found
 
-    in_threads(search, len(array), block_rows)
+    with one_thread() if rough else nullcontext():
+        in_threads(search, len(array), block_rows)
     return np.asarray(kept[nearest])
+
+
+def _nearest_after(first: FirstPass, block: _Block, table: Table, scratch: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the nearest candidates as `_nearest_one` does, and how many rows the first pass left to it."""
+    width = table.vectors.shape[1]
+    row, column, left = first.pairs(block.rows[: block.count, :width], block.norms)
+    winner = _settle_one(block, table, *_narrowed(block, table, row, column))
+    if len(left):
+        rows = np.zeros_like(block.rows)
+        rows[: len(left)] = block.rows[left]
+        rest = replace(block, count=len(left), rows=rows, norms=block.norms[left], margin=block.margin[left])
+        winner[left] = _nearest_one(rest, table, scratch)
+    return winner, len(left)
+
+
+def _narrowed(block: _Block, table: Table, row: np.ndarray, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Keep the pairs, in ascending rows, that single precision cannot tell from the best of their row."""
+    width = table.vectors.shape[1]
+    first = np.flatnonzero(np.diff(row, prepend=-1))
+    sizes = np.diff(np.append(first, len(row)))
+    several = np.flatnonzero(np.repeat(sizes > 1, sizes))
+    if not len(several):
+        return row, column
+    value = np.full(len(row), np.inf)
+    step = max(1, CHUNK_ELEMENTS // width)
+    for start in range(0, len(several), step):
+        part = several[start : start + step]
+        value[part] = np.einsum("ij,ij->i", block.rows[row[part], :width], table.vectors[column[part]])
+    value -= table.halves[column]
+    best = np.repeat(np.maximum.reduceat(value, first), sizes)
+    kept = value >= best - block.margin[row]
+    return row[kept], column[kept]
 
 
 def _nearest_one(block: _Block, table: Table, scratch: np.ndarray) -> np.ndarray:
@@ -272,10 +318,7 @@ def _nearest_one(block: _Block, table: Table, scratch: np.ndarray) -> np.ndarray
             pairs.append((close[near], other + left, scores[close[near], other].astype(np.float64)))
     row, column, value = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     kept = value >= (best - block.margin)[row]
-    winner = _settle_one(block, table, row[kept], column[kept])
-    for place, wild in zip(block.wild, block.wild_rows, strict=True):
-        winner[place] = _scores_of_all(wild, table).argmax()
-    return winner
+    return _settle_one(block, table, row[kept], column[kept])
 
 
 def _settle_one(block: _Block, table: Table, row: np.ndarray, column: np.ndarray) -> np.ndarray:
