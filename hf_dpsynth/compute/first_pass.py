@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hf_dpsynth.compute.candidates import Table
+from hf_dpsynth.compute.pairs import slices
 
 if TYPE_CHECKING:
     import torch
@@ -57,6 +58,7 @@ class Rough:
     lost: float
     constant: float
     steps: float
+    longest: float
     crowd: int
 
 
@@ -106,26 +108,31 @@ def _centred(table: Table) -> Rough:
     import torch
 
     count, width = table.vectors.shape
-    whole = table.vectors - table.vectors.mean(axis=0, dtype=np.float64)
-    rest = table.halves.mean() - table.halves
-    columns = torch.ones((count, width + 3 * (len(table.products) > width)), dtype=torch.bfloat16, device="cpu")
-    columns[:, :width] = torch.from_numpy(whole)
-    for place in range(width, columns.shape[1]):
+    deep = width if len(table.products) == width else width + 3
+    columns = torch.empty((count, deep), dtype=torch.bfloat16, device="cpu")
+    middle = table.vectors.mean(axis=0, dtype=np.float64)
+    spread = length = lost = 0.0
+    for part in slices(count, width):
+        whole = table.vectors[part] - middle
+        columns[part, :width] = torch.from_numpy(whole)
+        near = columns[part, :width].double().numpy()
+        spread, length, lost = map(max, (spread, length, lost), map(_longest, (whole, near, whole - near)))
+    rest, added = table.halves.mean() - table.halves, np.zeros(count)
+    for place in range(width, deep):
         columns[:, place] = torch.from_numpy(rest)
-        rest = rest - columns[:, place].double().numpy()
-    near = columns.double().numpy()
-    added = float(np.abs(near[:, width:]).sum(axis=1).max())
+        near = columns[:, place].double().numpy()
+        rest, added = rest - near, added + np.abs(near)
     terms = (width + 4) * 2.0**-23
     steps = terms / (1 - terms)
-    ready = columns.t()
     return Rough(
-        tiles=tuple(ready[:, left : left + _TILE_COLUMNS].contiguous() for left in range(0, count, _TILE_COLUMNS)),
+        tiles=tuple(part.t().contiguous() for part in columns.split(_TILE_COLUMNS)),
         width=width,
-        spread=_longest(whole),
-        length=_longest(near[:, :width]),
-        lost=_longest(whole - near[:, :width]),
-        constant=float(np.abs(rest).max()) * (1 + 1e-6) + steps * added + 2.0**-41 * table.longest**2,
+        spread=spread,
+        length=length,
+        lost=lost,
+        constant=float(np.abs(rest).max() + steps * added.max()) * (1 + 1e-6) + 2.0**-41 * table.longest**2,
         steps=steps,
+        longest=table.longest,
         crowd=max(8, count // 32),
     )
 
@@ -133,10 +140,10 @@ def _centred(table: Table) -> Rough:
 class FirstPass:
     """The buffers of one thread: rows in bfloat16, and one tile of scores."""
 
-    def __init__(self, rough: Rough, longest: float, block_rows: int) -> None:
+    def __init__(self, rough: Rough, block_rows: int) -> None:
         import torch
 
-        self.rough, self.longest = rough, longest
+        self.rough = rough
         deep, wide = rough.tiles[0].shape
         self.rows = torch.ones((block_rows, deep), dtype=torch.bfloat16, device="cpu")
         self.single = torch.empty((block_rows, rough.width), dtype=torch.float32, device="cpu")
@@ -164,6 +171,7 @@ class FirstPass:
             row, column = np.divmod(np.flatnonzero(bits >= least[:, None]), bits.shape[1])
             full = (least == _NONE) | (np.bincount(row, minlength=len(rows)) > self.rough.crowd)
             np.maximum(missed, np.where(full, largest, missed), out=missed)
+            row, column = row[~full[row]], column[~full[row]]
             found.append((row, column + number * _TILE_COLUMNS, bits[row, column]))
         row, column, value = (np.concatenate(parts) for parts in zip(*found, strict=True))
         least = _least_bits(best, error)
@@ -176,18 +184,16 @@ class FirstPass:
 
     def _errors(self, rows: np.ndarray, norms: np.ndarray) -> np.ndarray:
         """Round the rows into the buffer; return A of the bound for each, infinite for rows that are too long."""
-        import torch
-
         count, width = rows.shape
         single, near = self.single[:count], self.rows[:count, :width]
         single.numpy()[...] = rows
-        single[torch.from_numpy(norms >= LONGEST)] = 0
+        single.numpy()[norms >= LONGEST] = 0
         near.copy_(single)
         lost = single.sub_(near).numpy()
         lengths = np.sqrt(np.einsum("ij,ij->i", lost, lost).astype(np.float64)) * (1 + width * 2.0**-23) + 1e-16
         of, sizes = self.rough, np.minimum(norms, LONGEST)
         error = lengths * of.spread + (sizes + lengths) * (of.lost + of.steps * of.length) + of.constant
-        error += 2.0**-40 * sizes * self.longest
+        error += 2.0**-40 * sizes * of.longest
         return np.where(norms < LONGEST, np.maximum(error, _LEAST), np.inf)
 
     def _scores(self, tile: "torch.Tensor") -> np.ndarray:

@@ -23,7 +23,7 @@ import numpy as np
 
 from hf_dpsynth.compute.candidates import OVERFLOW, Candidates, Table
 from hf_dpsynth.compute.first_pass import FirstPass, Rough, one_thread, rough
-from hf_dpsynth.compute.pairs import CHUNK_ELEMENTS, chunks, products_of_pairs
+from hf_dpsynth.compute.pairs import CHUNK_ELEMENTS, chunks, products_of_pairs, slices
 from hf_dpsynth.compute.pool import Pool
 from hf_dpsynth.compute.threads import in_threads
 from hf_dpsynth.errors import ConfigError
@@ -213,9 +213,7 @@ def _scores_of_pairs(block: _Block, table: Table, row: np.ndarray, column: np.nd
     """Score pairs of a row of the block and a candidate in chunks of bounded memory; float64, shape (pairs,)."""
     width = table.vectors.shape[1]
     out = np.empty(len(row), dtype=np.float64)
-    step = max(1, CHUNK_ELEMENTS // width)
-    for start in range(0, len(row), step):
-        part = slice(start, start + step)
+    for part in slices(len(row), width):
         out[part] = (
             products_of_pairs(block.rows[row[part], :width], table.vectors[column[part]]) - table.halves[column[part]]
         )
@@ -250,7 +248,7 @@ def _assign(array: np.ndarray, name: str, candidates: Candidates, block_rows: in
 
     def search(part: slice) -> None:
         scratch, out = _scratch(block_rows, table), nearest[part]
-        first = FirstPass(rough, table.longest, block_rows) if rough else None
+        first = FirstPass(rough, block_rows) if rough else None
         for block in _blocks(array[part], name, table, block_rows):
             if first:
                 found, left = _nearest_after(first, block, table, scratch)
@@ -288,9 +286,8 @@ def _narrowed(block: _Block, table: Table, row: np.ndarray, column: np.ndarray) 
     if not len(several):
         return row, column
     value = np.full(len(row), np.inf)
-    step = max(1, CHUNK_ELEMENTS // width)
-    for start in range(0, len(several), step):
-        part = several[start : start + step]
+    for pairs in slices(len(several), width):
+        part = several[pairs]
         value[part] = np.einsum("ij,ij->i", block.rows[row[part], :width], table.vectors[column[part]])
     value -= table.halves[column]
     best = np.repeat(np.maximum.reduceat(value, first), sizes)
