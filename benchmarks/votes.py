@@ -1,7 +1,8 @@
 """Exact votes against numpy's chunked product and argmax, faiss, and the bare products: `python -m benchmarks.votes`.
 
-Ours is exact in float64 and independent of the other rows; the others are neither. Medians of alternating runs. faiss
-runs in the environment of `--peer-python` (`pip install faiss-cpu numpy`). `--sweep` times sizes up to a million rows
+Ours is exact in float64 and independent of the other rows; the others are neither. Medians of alternating runs, by
+the clock and in seconds of the processor (with `OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1` those bear a busy machine;
+threads that wait for work spin). faiss runs in the environment of `--peer-python` (`pip install faiss-cpu numpy`). `--sweep` times sizes up to a million rows
 in a memory-mapped file, once each, and prints the most memory that was the process's own.
 """
 
@@ -31,9 +32,9 @@ index = faiss.IndexFlatL2(y.shape[1])
 index.add(y)
 print(faiss.__version__, flush=True)
 for line in sys.stdin:
-    start = time.perf_counter()
+    start, used = time.perf_counter(), time.process_time()
     np.bincount(index.search(x, 1)[1][:, 0], minlength=len(y))
-    print(time.perf_counter() - start, flush=True)
+    print(time.perf_counter() - start, time.process_time() - used, flush=True)
 """
 
 
@@ -43,9 +44,10 @@ def unit_rows(rng, count, width):
 
 
 def seconds_of(way):
-    start = time.perf_counter()
+    """By the clock, and of the processor."""
+    start, used = time.perf_counter(), time.process_time()
     way()
-    return time.perf_counter() - start
+    return time.perf_counter() - start, time.process_time() - used
 
 
 def single(x, y):
@@ -70,7 +72,7 @@ class Peer:
     def __call__(self):
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        return float(self.process.stdout.readline())
+        return tuple(map(float, self.process.stdout.readline().split()))
 
 
 def compare(options, folder):
@@ -113,11 +115,12 @@ def compare(options, folder):
     found = f"faiss-cpu {peer.version if peer else 'not run'}, bfloat16 {first_pass._has_bfloat16()}"
     print(f"{found}, load {os.getloadavg()[0]:.1f}")
     print(f"{options.rows} x {options.candidates} x {options.width}, medians of {options.pairs}")
-    middle = {name: statistics.median(seconds) for name, seconds in times.items()}
-    for name, seconds in middle.items():
-        low, high = min(times[name]), max(times[name])
-        ratio = seconds / middle["hf_dpsynth"]
-        print(f"{name:36s} {seconds:.3f} s ({low:.3f}-{high:.3f}), {ratio:.2f} x ours")
+    middle = {name: [statistics.median(one) for one in zip(*spent, strict=True)] for name, spent in times.items()}
+    clock, processor = middle["hf_dpsynth"]
+    for name, (seconds, used) in middle.items():
+        low, high = min(times[name])[0], max(times[name])[0]
+        ratios = f"{seconds / clock:.2f} x ours; processor {used:.3f} s, {used / processor:.2f} x ours"
+        print(f"{name:36s} {seconds:.3f} s ({low:.3f}-{high:.3f}), {ratios}")
     moved = int(np.abs(counts["numpy"] - counts["ours"]).sum() // 2)
     print(f"numpy miscounts {moved} votes by rounding")
     if peer:
@@ -153,11 +156,11 @@ def sweep(options, folder):
         for rows in options.sweep:
             watch = Own()
             watch.start()
-            seconds = seconds_of(lambda y=y, rows=rows: nearest.votes(mapped[:rows], y))
+            seconds, used = seconds_of(lambda y=y, rows=rows: nearest.votes(mapped[:rows], y))
             watch.done.set()
             watch.join()
-            each = seconds / rows / candidates * 1e9
-            spent = f"{seconds:7.3f} s, {each:.2f} ns a pair, own memory {watch.most / 2**10:.0f} MiB"
+            each = used / rows / candidates * 1e9
+            spent = f"{seconds:7.3f} s, processor {used:7.3f} s, {each:.2f} ns a pair, own memory {watch.most / 2**10:.0f} MiB"
             print(f"{rows:9d} x {candidates:5d} {spent}", flush=True)
 
 
