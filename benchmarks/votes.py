@@ -1,9 +1,10 @@
 """Exact votes against numpy's chunked product and argmax, faiss, and the bare products: `python -m benchmarks.votes`.
 
-Ours is exact in float64 and independent of the other rows; the others are neither. Medians of alternating runs, by
-the clock and in seconds of the processor (with `OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1` those bear a busy machine;
-threads that wait for work spin). faiss runs in the environment of `--peer-python` (`pip install faiss-cpu numpy`). `--sweep` times sizes up to a million rows
-in a memory-mapped file, once each, and prints the most memory that was the process's own.
+Ours is exact in float64 and independent of the other rows; the others are neither. Medians of alternating runs, by the
+clock and in seconds of the processor: with `OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1` the latter bear a busy machine
+(threads that wait for work spin). faiss runs in the environment of `--peer-python` (`pip install faiss-cpu numpy`).
+`--sweep` times numbers of rows, once each, in a memory-mapped file, and prints the most memory that was the process's
+own.
 """
 
 import argparse
@@ -159,8 +160,8 @@ def sweep(options, folder):
             seconds, used = seconds_of(lambda y=y, rows=rows: nearest.votes(mapped[:rows], y))
             watch.done.set()
             watch.join()
-            each = used / rows / candidates * 1e9
-            spent = f"{seconds:7.3f} s, processor {used:7.3f} s, {each:.2f} ns a pair, own memory {watch.most / 2**10:.0f} MiB"
+            each, own = used / rows / candidates * 1e9, watch.most / 2**10
+            spent = f"{seconds:7.3f} s, processor {used:7.3f} s, {each:.2f} ns a pair, own memory {own:.0f} MiB"
             print(f"{rows:9d} x {candidates:5d} {spent}", flush=True)
 
 

@@ -3,7 +3,9 @@
 The one rule: a row's answer is a function of that row and of the candidates alone. Matrix products round differently
 with the number and place of the rows, so every candidate that single precision cannot tell from the best is scored
 again in float64, element by element in a fixed order; the best score wins, then the lowest index. Blocks have a fixed
-shape besides, padded with rows of zeros that are never counted.
+shape besides, padded with rows of zeros that are never counted. Votes of many rows look at candidates in bfloat16
+first, where the processor has it (`first_pass`): the few pairs that it cannot tell apart are scored in single
+precision, those that this cannot tell apart in float64, so the answers are the same.
 
 The bound. The nearest y has the largest s = x.y - |y|^2 / 2, as |x - y|^2 = |x|^2 - 2 s. Let u = 2^-24 and
 g(n) = n u / (1 - n u). A sum of d + 1 products in single precision, in any order, fused or not, differs from the exact
@@ -50,8 +52,9 @@ def votes(private: np.ndarray, candidates: np.ndarray, *, block_rows: int = 2048
     """Count, for each candidate, the private rows nearest to it.
 
     Nearest in Euclidean distance, which is the largest cosine where rows are normalised; the lowest index wins ties.
-    Memory: a copy of the candidates and a tile of `block_rows` x 4096 scores for each thread of the BLAS; a memory-
-    mapped file is read in blocks.
+    Memory: two copies of the candidates and a tile of `block_rows` x 4096 scores for each thread of the BLAS; a
+    memory-mapped file is read in blocks. Counts of parts of the rows (slices of one file in several processes) add up
+    to the counts of all rows, exactly.
 
     Args:
         private (`np.ndarray`): embeddings, shape (n, d); computed in float32. Sensitive.
