@@ -3,7 +3,9 @@
 The one rule: a row's answer is a function of that row and of the candidates alone. Matrix products round differently
 with the number and place of the rows, so every candidate that single precision cannot tell from the best is scored
 again in float64, element by element in a fixed order; the best score wins, then the lowest index. Blocks have a fixed
-shape besides, padded with rows of zeros that are never counted.
+shape besides, padded with rows of zeros that are never counted. Votes of many rows look at candidates in bfloat16
+first, where the processor has it (`first_pass`): the few pairs that it cannot tell apart are scored in single
+precision, those that this cannot tell apart in float64, so the answers are the same.
 
 The bound. The nearest y has the largest s = x.y - |y|^2 / 2, as |x - y|^2 = |x|^2 - 2 s. Let u = 2^-24 and
 g(n) = n u / (1 - n u). A sum of d + 1 products in single precision, in any order, fused or not, differs from the exact
@@ -16,19 +18,21 @@ long that single precision could overflow are scored against every candidate in 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hf_dpsynth.compute.candidates import OVERFLOW, Candidates, Table
-from hf_dpsynth.compute.pairs import CHUNK_ELEMENTS, chunks, products_of_pairs
+from hf_dpsynth.compute.first_pass import FirstPass, Rough, one_thread, rough
+from hf_dpsynth.compute.pairs import CHUNK_ELEMENTS, chunks, products_of_pairs, slices
+from hf_dpsynth.compute.pool import Pool
 from hf_dpsynth.compute.threads import in_threads
 from hf_dpsynth.errors import ConfigError
 
 LEAST_MARGIN = 1e-5
 _TILE_COLUMNS = 4096
 _HEAD_COLUMNS = 512
-_CROWD = 1024
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class _Block:
     start: int
     count: int
     rows: np.ndarray
+    norms: np.ndarray
     margin: np.ndarray
     wild: np.ndarray
     wild_rows: np.ndarray
@@ -47,8 +52,9 @@ def votes(private: np.ndarray, candidates: np.ndarray, *, block_rows: int = 2048
     """Count, for each candidate, the private rows nearest to it.
 
     Nearest in Euclidean distance, which is the largest cosine where rows are normalised; the lowest index wins ties.
-    Memory: a copy of the candidates and a tile of `block_rows` x 4096 scores for each thread of the BLAS; a memory-
-    mapped file is read in blocks.
+    Memory: two copies of the candidates and a tile of `block_rows` x 4096 scores for each thread of the BLAS; a
+    memory-mapped file is read in blocks. Counts of parts of the rows (slices of one file in several processes) add up
+    to the counts of all rows, exactly.
 
     Args:
         private (`np.ndarray`): embeddings, shape (n, d); computed in float32. Sensitive.
@@ -77,7 +83,8 @@ def assign(private: np.ndarray, candidates: np.ndarray, *, block_rows: int = 204
         ConfigError: the two widths differ, m is 0, or an argument is not a finite real matrix.
     """
     _check_shapes(private, candidates, "private", "candidates", block_rows)
-    return _assign(private, "private", Candidates(candidates, "candidates"), block_rows)
+    held = Candidates(candidates, "candidates")
+    return _assign(private, "private", held, block_rows, rough(held.distinct[1], len(private)))
 
 
 def top_k(
@@ -126,7 +133,7 @@ def top_k_indices(
         raise ConfigError(f"k is {k}; it must be at least 1 and at most the number of vectors, {len(held.vectors)}")
     block_rows = min(block_rows, 1 << max(6, (len(queries) - 1).bit_length()))
     if k == 1:
-        return _assign(queries, "queries", held, block_rows)[:, None]
+        return _assign(queries, "queries", held, block_rows, None)[:, None]
     table = held.table
     indices = np.empty((len(queries), k), dtype=np.int64)
 
@@ -176,12 +183,13 @@ def _blocks(array: np.ndarray, name: str, table: Table, block_rows: int) -> Iter
             norms = np.sqrt(np.einsum("ij,ij->i", real, real).astype(np.float64))
         if not np.isfinite(norms).all() and not np.isfinite(real).all():
             raise ConfigError(f"{name} holds NaN or infinite values (as float32)")
-        margin, wild = _margins(norms * (1 + width * 2.0**-23) + 1e-16, table, width)
+        norms = norms * (1 + width * 2.0**-23) + 1e-16
+        margin, wild = _margins(norms, table, width)
         wild_rows = real[wild]
         if len(wild):
             rows = rows.copy()
             rows[wild] = 0
-        yield _Block(start, count, rows, margin, wild, wild_rows)
+        yield _Block(start, count, rows, norms, margin, wild, wild_rows)
 
 
 def _margins(norms: np.ndarray, table: Table, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -208,9 +216,7 @@ def _scores_of_pairs(block: _Block, table: Table, row: np.ndarray, column: np.nd
     """Score pairs of a row of the block and a candidate in chunks of bounded memory; float64, shape (pairs,)."""
     width = table.vectors.shape[1]
     out = np.empty(len(row), dtype=np.float64)
-    step = max(1, CHUNK_ELEMENTS // width)
-    for start in range(0, len(row), step):
-        part = slice(start, start + step)
+    for part in slices(len(row), width):
         out[part] = (
             products_of_pairs(block.rows[row[part], :width], table.vectors[column[part]]) - table.halves[column[part]]
         )
@@ -238,18 +244,58 @@ def _squared_distances(queries: np.ndarray, vectors: np.ndarray, columns: np.nda
     return np.asarray(np.maximum.accumulate(out, axis=1))
 
 
-def _assign(array: np.ndarray, name: str, candidates: Candidates, block_rows: int) -> np.ndarray:
-    """Find the nearest candidate of each row."""
+def _assign(array: np.ndarray, name: str, candidates: Candidates, block_rows: int, rough: Rough | None) -> np.ndarray:
+    """Find the nearest candidate of each row, after a first pass in bfloat16 where there is one."""
     kept, table = candidates.distinct
     nearest = np.empty(len(array), dtype=np.int64)
 
     def search(part: slice) -> None:
         scratch, out = _scratch(block_rows, table), nearest[part]
+        first = FirstPass(rough, block_rows) if rough else None
         for block in _blocks(array[part], name, table, block_rows):
-            out[block.start : block.start + block.count] = _nearest_one(block, table, scratch)
+            if first:
+                found, left = _nearest_after(first, block, table, scratch)
+                first = first if 2 * left <= block.count else None  # a pass that settles little only costs
+            else:
+                found = _nearest_one(block, table, scratch)
+            for place, wild in zip(block.wild, block.wild_rows, strict=True):
+                found[place] = _scores_of_all(wild, table).argmax()
+            out[block.start : block.start + block.count] = found
 
-    in_threads(search, len(array), block_rows)
+    with one_thread() if rough else nullcontext():
+        in_threads(search, len(array), block_rows)
     return np.asarray(kept[nearest])
+
+
+def _nearest_after(first: FirstPass, block: _Block, table: Table, scratch: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the nearest candidates as `_nearest_one` does, and how many rows the first pass left to it."""
+    width = table.vectors.shape[1]
+    row, column, left = first.pairs(block.rows[: block.count, :width], block.norms)
+    winner = _settle_one(block, table, *_narrowed(block, table, row, column))
+    if len(left):
+        rows = np.zeros_like(block.rows)
+        rows[: len(left)] = block.rows[left]
+        rest = replace(block, count=len(left), rows=rows, norms=block.norms[left], margin=block.margin[left])
+        winner[left] = _nearest_one(rest, table, scratch)
+    return winner, len(left)
+
+
+def _narrowed(block: _Block, table: Table, row: np.ndarray, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Keep the pairs, in ascending rows, that single precision cannot tell from the best of their row."""
+    width = table.vectors.shape[1]
+    first = np.flatnonzero(np.diff(row, prepend=-1))
+    sizes = np.diff(np.append(first, len(row)))
+    several = np.flatnonzero(np.repeat(sizes > 1, sizes))
+    if not len(several):
+        return row, column
+    value = np.full(len(row), np.inf)
+    for pairs in slices(len(several), width):
+        part = several[pairs]
+        value[part] = np.einsum("ij,ij->i", block.rows[row[part], :width], table.vectors[column[part]])
+    value -= table.halves[column]
+    best = np.repeat(np.maximum.reduceat(value, first), sizes)
+    kept = value >= best - block.margin[row]
+    return row[kept], column[kept]
 
 
 def _nearest_one(block: _Block, table: Table, scratch: np.ndarray) -> np.ndarray:
@@ -272,10 +318,7 @@ def _nearest_one(block: _Block, table: Table, scratch: np.ndarray) -> np.ndarray
             pairs.append((close[near], other + left, scores[close[near], other].astype(np.float64)))
     row, column, value = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     kept = value >= (best - block.margin)[row]
-    winner = _settle_one(block, table, row[kept], column[kept])
-    for place, wild in zip(block.wild, block.wild_rows, strict=True):
-        winner[place] = _scores_of_all(wild, table).argmax()
-    return winner
+    return _settle_one(block, table, row[kept], column[kept])
 
 
 def _settle_one(block: _Block, table: Table, row: np.ndarray, column: np.ndarray) -> np.ndarray:
@@ -293,7 +336,7 @@ def _settle_one(block: _Block, table: Table, row: np.ndarray, column: np.ndarray
 
 def _nearest_many(block: _Block, table: Table, k: int, scratch: np.ndarray) -> np.ndarray:
     """Return the indices of the k nearest vectors of each real row, shape (count, k)."""
-    pool = _Pool(block, k)
+    pool = Pool(block.margin, block.wild, k)
     for number, (left, scores) in enumerate(_tiles(block, table, scratch)):
         if number == 0:
             pool.raise_threshold(scores[:, : max(k, _HEAD_COLUMNS)])
@@ -313,7 +356,7 @@ def _nearest_many(block: _Block, table: Table, k: int, scratch: np.ndarray) -> n
     return columns
 
 
-def _settle_many(block: _Block, table: Table, pool: "_Pool") -> tuple[np.ndarray, np.ndarray]:
+def _settle_many(block: _Block, table: Table, pool: Pool) -> tuple[np.ndarray, np.ndarray]:
     """Order the pairs of each row, best first: scores that lie further apart than the margin are as they are.
 
     Between two such gaps stand pairs that single precision cannot tell apart; their float64 scores decide, then the
@@ -328,64 +371,3 @@ def _settle_many(block: _Block, table: Table, pool: "_Pool") -> tuple[np.ndarray
         exact = _scores_of_pairs(block, table, row[alike], column[alike])
         column[alike] = column[alike[np.lexsort((column[alike], -exact, run))]]
     return row, column
-
-
-class _Pool:
-    """Pairs that may be among the k nearest of their row, ordered by row, then column.
-
-    A row that keeps too many pairs within the margin (near-copies everywhere) is `crowded`: measured whole, later.
-    """
-
-    def __init__(self, block: _Block, k: int) -> None:
-        self.k, self.margin = k, block.margin
-        self.crowded = np.isin(np.arange(block.count), block.wild)
-        self.threshold = np.where(self.crowded, np.float32(np.inf), np.float32(-np.inf))
-        self.row, self.column = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        self.value = np.empty(0, dtype=np.float32)
-
-    def raise_threshold(self, scores: np.ndarray, rows: np.ndarray | slice = slice(None)) -> None:
-        """Raise the thresholds of these rows to their k-th largest score less the margin, rounded down."""
-        place = scores.shape[1] - self.k
-        kth = np.partition(scores, place, axis=1)[:, place].astype(np.float64)
-        lower = np.nextafter((kth - self.margin[rows]).astype(np.float32), np.float32(-np.inf))
-        self.threshold[rows] = np.maximum(self.threshold[rows], lower)
-
-    def add(self, left: int, scores: np.ndarray) -> None:
-        """Take in the scores of a tile that reach their row's threshold."""
-        flat = np.flatnonzero(scores >= self.threshold[:, None])
-        limit = max(_CROWD, 8 * self.k)
-        if len(flat) > limit:
-            counts = np.bincount(flat // scores.shape[1], minlength=len(scores))
-            full = np.flatnonzero(counts > limit)
-            if len(full):
-                self.raise_threshold(scores[full], full)
-                still = np.count_nonzero(scores[full] >= self.threshold[full, None], axis=1) > limit
-                self.crowded[full[still]] = True
-                self.threshold[full[still]] = np.inf
-                flat = np.flatnonzero(scores >= self.threshold[:, None])
-        row, column = np.divmod(flat, scores.shape[1])
-        self.row = np.concatenate((self.row, row))
-        self.column = np.concatenate((self.column, column + left))
-        self.value = np.concatenate((self.value, scores.reshape(-1)[flat]))
-
-    def shrink(self) -> None:
-        """Order by row, raise the thresholds by all that was taken in, and drop what no longer reaches them."""
-        order = np.argsort(self.row, kind="stable")
-        self.row, self.column, self.value = self.row[order], self.column[order], self.value[order]
-        (values,) = _by_row(self.row, len(self.margin), self.k, (self.value, -np.inf))
-        self.raise_threshold(values)
-        kept = self.value >= self.threshold[self.row]
-        self.row, self.column, self.value = self.row[kept], self.column[kept], self.value[kept]
-
-
-def _by_row(row: np.ndarray, count: int, least: int, *columns: tuple[np.ndarray, float]) -> list[np.ndarray]:
-    """Lay out sorted pairs as matrices with a line for each row, filled up with the value given beside each."""
-    counts = np.bincount(row, minlength=count)
-    place = np.arange(len(row)) - (np.cumsum(counts) - counts)[row]
-    width = max(least, int(counts.max(initial=0)))
-    out = []
-    for values, filling in columns:
-        matrix = np.full((count, width), filling, dtype=values.dtype)
-        matrix[row, place] = values
-        out.append(matrix)
-    return out

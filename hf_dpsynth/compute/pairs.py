@@ -18,8 +18,13 @@ def products_of_pairs(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.asarray(terms[:, 0])
 
 
+def slices(count: int, width: int) -> Iterator[slice]:
+    """Yield slices of `count` rows of a size that stays in cache in float64."""
+    step = max(1, CHUNK_ELEMENTS // width)
+    for start in range(0, count, step):
+        yield slice(start, start + step)
+
+
 def chunks(vectors: np.ndarray) -> Iterator[np.ndarray]:
     """Yield groups of rows of a size that stays in cache in float64."""
-    step = max(1, CHUNK_ELEMENTS // vectors.shape[1])
-    for start in range(0, len(vectors), step):
-        yield vectors[start : start + step]
+    return (vectors[part] for part in slices(*vectors.shape))
