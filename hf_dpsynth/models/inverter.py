@@ -21,7 +21,7 @@ from hf_dpsynth.errors import AssetError, ConfigError
 from hf_dpsynth.extras import need
 from hf_dpsynth.models.adapters import with_virtual
 from hf_dpsynth.models.base import Embedder, Inverter, TextGenerator, check_sampling
-from hf_dpsynth.models.catalog import HUB_ID, load_embedder, model_id, models
+from hf_dpsynth.models.catalog import HUB_ID, load_embedder, load_generator, model_id, models
 from hf_dpsynth.models.causal_lm import CausalLM, load_pretrained
 from hf_dpsynth.models.inverter_folder import ADAPTER, InverterConfig, prefixes, read_config, read_mapper
 from hf_dpsynth.models.nearest_text import NearestTextInverter, encoder_id, targets_of, unit_rows
@@ -219,7 +219,7 @@ def load_inverter(
     if inverter is None:
         if public_texts is None:
             raise ConfigError("there is no inverter and no public text; pass an inverter's folder, or public texts.")
-        speaker = CausalLM(generator) if isinstance(generator, str) else generator
+        speaker = None if generator is None else load_generator(generator)
         return NearestTextInverter(public_texts, encoder=encoder, generator=speaker)
     if isinstance(inverter, (str, os.PathLike)):
         return PrefixInverter(inverter, encoder=encoder)
