@@ -179,11 +179,11 @@ class _Loaded:
         """Lay the virtual tokens of each row behind the vocabulary and return their numbers."""
         torch = need("torch", extra="models", what="an inverter")
         weight = self.words.weight
-        with torch.inference_mode():
+        with torch.no_grad():
             table = prefixes(self.mapper, torch.from_numpy(aims).to(weight.device))
             rows, length, width = table.shape
             table = table.reshape(-1, width).to(weight.dtype)
-        self.words.virtual = torch.nn.Embedding(len(table), width, _weight=table).requires_grad_(False)
+        self.words.virtual = torch.nn.Embedding(len(table), width, _weight=table, _freeze=True)
         return [list(range(self.size + row * length, self.size + (row + 1) * length)) for row in range(rows)]
 
 

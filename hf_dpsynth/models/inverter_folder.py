@@ -47,11 +47,13 @@ class InverterConfig:
     training: dict[str, Any]
 
 
-def new_mapper(config: InverterConfig, words: Any, generator: Any) -> Any:
+def new_mapper(dimension: int, hidden: int, prefix_length: int, words: Any, generator: Any) -> Any:
     """Return an untrained mapper from unit vectors to virtual tokens.
 
     Args:
-        config (`InverterConfig`): its sizes.
+        dimension (`int`): the width of the vectors.
+        hidden (`int`): width of the hidden layer.
+        prefix_length (`int`): virtual tokens that stand for a vector.
         words (`torch.Tensor`): the embeddings of the vocabulary; virtual tokens begin at their length.
         generator (`torch.Generator`, *optional*): draws the initial values; without one they are empty.
     Returns:
@@ -60,10 +62,10 @@ def new_mapper(config: InverterConfig, words: Any, generator: Any) -> Any:
     torch = need("torch", extra="models", what=_WHAT)
     width = words.shape[1]
     layers = torch.nn.Sequential(
-        _empty_linear(torch, config.dimension, config.hidden),
+        _empty_linear(torch, dimension, hidden),
         torch.nn.GELU(),
-        _empty_linear(torch, config.hidden, config.prefix_length * width),
-        torch.nn.Unflatten(1, (config.prefix_length, width)),
+        _empty_linear(torch, hidden, prefix_length * width),
+        torch.nn.Unflatten(1, (prefix_length, width)),
         torch.nn.LayerNorm(width),
     )
     if generator is not None:
@@ -115,9 +117,9 @@ def read_config(folder: Path) -> InverterConfig:
             f"{folder} holds no {CONFIG}; an inverter's folder is made by `hf-dpsynth models train-inverter`."
         ) from None
     except (OSError, ValueError) as error:
-        raise AssetError(f"{folder / CONFIG} cannot be read ({type(error).__name__}); train the inverter again.") from (
-            error
-        )
+        raise AssetError(
+            f"{folder / CONFIG} cannot be read ({type(error).__name__}); train the inverter again."
+        ) from (error)
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise AssetError(
             f"{folder / CONFIG} is not of the format {_FORMAT!r}: the folder holds another model. An inverter's "
@@ -142,7 +144,7 @@ def read_mapper(folder: Path, config: InverterConfig, words: Any) -> Any:
         AssetError: its weights do not fit the configuration and the language model.
     """
     files = need("safetensors.torch", extra="models", what=_WHAT)
-    mapper = new_mapper(config, words, None)
+    mapper = new_mapper(config.dimension, config.hidden, config.prefix_length, words, None)
     try:
         mapper.load_state_dict(files.load_file(folder / MAPPER))
     except (RuntimeError, OSError, ValueError) as error:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hf_dpsynth.compute.token_loss import frozen_head
 from hf_dpsynth.devices import Devices, best_dtype
 from hf_dpsynth.extras import need
-from hf_dpsynth.mechanisms.finetune.prefix_lm import PrefixLoss, frozen_head
+from hf_dpsynth.mechanisms.finetune.prefix_lm import PrefixLoss
 from hf_dpsynth.models.adapters import fill, low_rank, with_virtual
 from hf_dpsynth.models.catalog import models
 from hf_dpsynth.models.causal_lm import load_pretrained
