@@ -72,23 +72,31 @@ def evaluate_inverter(
         seed (`int`): the seed of the inverter's public streams.
     Returns:
         `dict`: `token_f1` (mean), `cosine` (mean, of the vectors of a text and of what came back), `bleu`, `exact`
-        (share of texts that came back word for word), the same of another of the texts as `token_f1_chance` and
-        `cosine_chance`, and `num_texts`.
+        (share of texts that came back word for word) and `num_texts`; of two or more texts also `token_f1_chance` and
+        `cosine_chance`, of another of the texts in place of what came back.
     Raises:
-        ConfigError: fewer than two texts.
+        ConfigError: there is no text.
     """
-    if len(texts) < 2:
-        raise ConfigError(f"an inverter is evaluated on two or more texts; there are {len(texts)}")
+    if not len(texts):
+        raise ConfigError("there is no text to evaluate an inverter on; pass public texts that it did not see")
     wanted = unit_rows(embedder.embed(texts))
     said = inverter.invert(wanted, seed=seed)
-    found = unit_rows(embedder.embed(said))
-    others = [*texts[1:], texts[0]]
-    return {
-        "token_f1": float(np.mean([token_f1(one, other) for one, other in zip(said, texts, strict=True)])),
-        "cosine": float(np.mean(np.sum(found * wanted, axis=1))),
+    scores = {
+        "token_f1": _mean_f1(said, texts),
+        "cosine": _mean_cosine(embedder.embed(said), wanted),
         "bleu": corpus_bleu(said, texts),
         "exact": float(np.mean([words(one) == words(other) for one, other in zip(said, texts, strict=True)])),
-        "token_f1_chance": float(np.mean([token_f1(one, other) for one, other in zip(others, texts, strict=True)])),
-        "cosine_chance": float(np.mean(np.sum(np.roll(wanted, -1, axis=0) * wanted, axis=1))),
         "num_texts": float(len(texts)),
     }
+    if len(texts) > 1:
+        scores["token_f1_chance"] = _mean_f1([*texts[1:], texts[0]], texts)
+        scores["cosine_chance"] = _mean_cosine(np.roll(wanted, -1, axis=0), wanted)
+    return scores
+
+
+def _mean_f1(said: Sequence[str], wanted: Sequence[str]) -> float:
+    return float(np.mean([token_f1(one, other) for one, other in zip(said, wanted, strict=True)]))
+
+
+def _mean_cosine(found: np.ndarray, wanted: np.ndarray) -> float:
+    return float(np.mean(np.sum(unit_rows(found) * wanted, axis=1)))

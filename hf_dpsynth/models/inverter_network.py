@@ -27,7 +27,6 @@ class Network:
     Args:
         model (`str`): the causal language model.
         settings (`InverterTraining`): rank, sizes, precision and seed.
-        dimension (`int`): the width of the vectors.
     """
 
     def __init__(self, model: str, settings: InverterTraining) -> None:
@@ -90,7 +89,7 @@ class Network:
             directions = torch.randn(vectors.shape, generator=generator, dtype=torch.float64).numpy()
             vectors = noisy(vectors, noise_std * share, directions)
         losses, count = self._summed([texts.tokens[row] for row in rows], vectors)
-        found: torch.Tensor = losses / count
+        found: Any = losses / count
         return found
 
     def mean_loss(self, texts: Examples) -> float:
