@@ -366,17 +366,8 @@ def test_the_command_line_trains_and_says_what_comes_back(call, language_model, 
     monkeypatch.setattr(models.catalog, "load_embedder", lambda name: StubEmbedder() if name == "minilm" else name)
     pathlib.Path("public.txt").write_text("\n".join(sentences(30)))
     numbers = ("--steps", 3, "--rank", 2, "--max-tokens", 8, "--held-out", 0.2)
-    command = (
-        "models",
-        "train-inverter",
-        "--texts",
-        "public.txt",
-        "--model",
-        language_model,
-        "--out",
-        "inv",
-        *numbers,
-    )
+    verb = ("models", "train-inverter", "--model", language_model)
+    command = (*verb, "--texts", "public.txt", "--out", "inv", *numbers)
     code, out, err = call(*command)
     assert code == 0, err
     assert "24 texts: 3 steps" in out and "token_f1" in out and "bleu" in out and "inverter: inv" in out
