@@ -1,5 +1,6 @@
 """The verb that trains an inverter: models train-inverter."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from hf_dpsynth.cli.machine import models_app
 
 @models_app.command("train-inverter")
 def train_inverter_verb(
+    context: typer.Context,
     texts: Annotated[
         list[str],
         typer.Option(metavar="INPUT", help="Public text, repeatable: a file, folder, Hub id or catalogue name."),
@@ -43,18 +45,8 @@ def train_inverter_verb(
     from hf_dpsynth.models.inverter_settings import InverterTraining
     from hf_dpsynth.models.inverter_training import deal
 
-    training = InverterTraining(
-        steps=steps,
-        minutes=minutes,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        prefix_length=prefix_length,
-        rank=rank,
-        noise_std=noise_std,
-        max_tokens=max_tokens,
-        checkpoint_steps=checkpoint_steps,
-        seed=seed,
-    )
+    named = {field.name for field in fields(InverterTraining)}
+    training = InverterTraining(**{name: value for name, value in context.params.items() if name in named})
     known, unseen = deal([text for source in texts for text in texts_of(source, text_column, split)], held_out, seed)
     embedder = load_embedder(encoder)
     inverter = train_inverter(known, out=out, encoder=embedder, model=model, held_out=unseen, training=training)

@@ -81,10 +81,8 @@ def train_inverter(
         dimension=int(kept.vectors.shape[1]),
         language_model=model,
         language_model_id=model_id(model),
-        prefix_length=settings.prefix_length,
-        hidden=settings.hidden,
-        max_tokens=settings.max_tokens,
         training={"identity": identity, **facts, **asdict(settings), "num_texts": len(kept.tokens)},
+        **{name: getattr(settings, name) for name in ("prefix_length", "hidden", "max_tokens")},
     )
     write_inverter(folder, config, network.mapper, network.tuned)
     trainer.checkpoint.unlink(missing_ok=True)
