@@ -7,7 +7,7 @@ import typer
 from hf_dpsynth.cli.console import app, say, say_table
 
 models_app = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
-app.add_typer(models_app, name="models", help="List the models of the catalogue, or fetch one.")
+app.add_typer(models_app, name="models", help="List the models, fetch one, or train an inverter.")
 
 
 @app.command("list")

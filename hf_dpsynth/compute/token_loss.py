@@ -6,11 +6,14 @@ with respect to its own hidden state is known as soon as its logits are, so both
 and the logits are forgotten. Each token's loss depends on its own hidden state alone.
 """
 
+from contextlib import nullcontext
 from typing import Any
 
 from hf_dpsynth.extras import need
 
 _BLOCK = 256
+_PROBE = 4  # tokens that a model's logits are compared on
+_LOUD = 1024.0  # a power of two, so that nothing is rounded
 
 
 def token_losses(hidden: Any, weight: Any, targets: Any) -> Any:
@@ -26,6 +29,40 @@ def token_losses(hidden: Any, weight: Any, targets: Any) -> Any:
     torch = need("torch", extra="models", what="training a language model")
     losses: Any = _function(torch).apply(hidden, weight, targets)
     return losses
+
+
+def frozen_head(model: Any, *, autocast: bool = False) -> tuple[Any, Any] | None:
+    """Return the body of a model and its output layer, where logits are their plain product and the layer is frozen.
+
+    Some models scale or bend their logits, so the product is compared with what the model makes, for public tokens, of
+    an output layer that is much louder: small logits would hide a bend.
+
+    Args:
+        model (`torch.nn.Module`): a causal language model of transformers, or an adapter of peft around one.
+        autocast (`bool`): whether products are computed in bfloat16.
+    Returns:
+        `tuple` or `None`: body and layer; None where only the model itself can compute its logits.
+    """
+    torch = need("torch", extra="models", what="training a language model")
+    base = getattr(model, "get_base_model", lambda: model)()
+    head, body = base.get_output_embeddings(), base.base_model
+    if type(head) is not torch.nn.Linear or head.bias is not None or head.weight.requires_grad or body is base:
+        return None
+    tokens = torch.arange(_PROBE, device=head.weight.device)[None]
+    try:
+        with torch.no_grad(), precision(head.weight.device, autocast):
+            with head.register_forward_hook(lambda module, inputs, output: output * _LOUD):
+                whole = base(input_ids=tokens, use_cache=False).logits.float()
+            product = _LOUD * head(body(input_ids=tokens, use_cache=False).last_hidden_state).float()
+    except (RuntimeError, TypeError, ValueError, AttributeError):  # another kind of model: it computes its own logits
+        return None
+    return (body, head) if bool((whole - product).abs().max() <= 1e-3 * product.abs().max()) else None
+
+
+def precision(device: Any, autocast: bool) -> Any:
+    """Return the context in which products are computed in bfloat16, or in the precision of their factors."""
+    torch = need("torch", extra="models", what="training a language model")
+    return torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext()
 
 
 def _function(torch: Any) -> Any:

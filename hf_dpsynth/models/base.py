@@ -35,6 +35,30 @@ class Tagger(Protocol):
         ...
 
 
+@runtime_checkable
+class Inverter(Protocol):
+    """Turns embeddings back into texts. Only public or already privatized embeddings are ever inverted.
+
+    Args:
+        encoder (`str`): the public name of the embedder whose vectors it inverts.
+        dimension (`int`): the width of these vectors.
+    """
+
+    @property
+    def encoder(self) -> str:
+        """Return the public name of the embedder."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Return the width of the embedder's vectors."""
+        ...
+
+    def invert(self, embeddings: np.ndarray, *, seed: int) -> list[str]:
+        """Return one text a row of float32 embeddings, shape (n, d), in order."""
+        ...
+
+
 def check_sampling(max_new_tokens: int, temperature: float) -> None:
     """Refuse what no generator can sample with.
 

@@ -8,10 +8,10 @@ import pytest
 
 import hf_dpsynth
 from hf_dpsynth.compute import per_example
+from hf_dpsynth.compute.token_loss import frozen_head
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.mechanisms.finetune import training
 from hf_dpsynth.mechanisms.finetune.examples import Example
-from hf_dpsynth.mechanisms.finetune.prefix_lm import frozen_head
 from hf_dpsynth.mechanisms.finetune.trainable import Trainable
 from hf_dpsynth.mechanisms.finetune.tuning import DPFull, DPLora, DPPromptTuning
 from hf_dpsynth.mechanisms.planning import plan_synthesis

@@ -6,9 +6,10 @@ import math
 import pytest
 
 from hf_dpsynth.compute import per_example
+from hf_dpsynth.compute.token_loss import frozen_head
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.mechanisms.finetune.examples import Encoder, Example, prefix_text
-from hf_dpsynth.mechanisms.finetune.prefix_lm import PrefixLoss, frozen_head
+from hf_dpsynth.mechanisms.finetune.prefix_lm import PrefixLoss
 from hf_dpsynth.mechanisms.finetune.trainable import Trainable
 from tests.mechanisms import tiny
 from tests.stubs import CANARY

@@ -8,51 +8,14 @@ for a few tokens at a time and forgotten. Source: Kurakin et al. 2023, arXiv:230
 
 import inspect
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from hf_dpsynth.compute.token_loss import token_losses
+from hf_dpsynth.compute.token_loss import precision, token_losses
 from hf_dpsynth.extras import need
 from hf_dpsynth.mechanisms.finetune.examples import Example
 
 if TYPE_CHECKING:
     import torch
-
-_PROBE = 4  # tokens that a model's logits are compared on
-_LOUD = 1024.0  # a power of two, so that nothing is rounded
-
-
-def frozen_head(model: "torch.nn.Module", *, autocast: bool = False) -> tuple[Any, Any] | None:
-    """Return the body of a model and its output layer, where logits are their plain product and the layer is frozen.
-
-    Some models scale or bend their logits, so the product is compared with what the model makes, for public tokens, of
-    an output layer that is much louder: small logits would hide a bend.
-
-    Args:
-        model (`torch.nn.Module`): a causal language model of transformers, or an adapter of peft around one.
-        autocast (`bool`): whether products are computed in bfloat16.
-    Returns:
-        `tuple` or `None`: body and layer; None where only the model itself can compute its logits.
-    """
-    torch = need("torch", extra="models", what="fine-tuning")
-    base = getattr(model, "get_base_model", lambda: model)()
-    head, body = base.get_output_embeddings(), base.base_model
-    if type(head) is not torch.nn.Linear or head.bias is not None or head.weight.requires_grad or body is base:
-        return None
-    tokens = torch.arange(_PROBE, device=head.weight.device)[None]
-    try:
-        with torch.no_grad(), _precision(head.weight.device, autocast):
-            with head.register_forward_hook(lambda module, inputs, output: output * _LOUD):
-                whole = base(input_ids=tokens, use_cache=False).logits.float()
-            product = _LOUD * head(body(input_ids=tokens, use_cache=False).last_hidden_state).float()
-    except (RuntimeError, TypeError, ValueError, AttributeError):  # another kind of model: it computes its own logits
-        return None
-    return (body, head) if bool((whole - product).abs().max() <= 1e-3 * product.abs().max()) else None
-
-
-def _precision(device: Any, autocast: bool) -> Any:
-    torch = need("torch", extra="models", what="fine-tuning")
-    return torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext()
 
 
 class PrefixLoss:
@@ -96,7 +59,7 @@ class PrefixLoss:
         start = min(example.prefix for example in examples) - 1
         wanted = targets[:, start + 1 :].to(device)
         kept = wanted != -100
-        with _precision(device, self._autocast):
+        with precision(device, self._autocast):
             found = self._outputs(tokens.to(device), mask.to(device), start)[:, :-1][kept]
         if self._head is None:
             losses = torch.nn.functional.cross_entropy(found.float(), wanted[kept], reduction="none")

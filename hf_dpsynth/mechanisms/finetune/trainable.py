@@ -4,16 +4,15 @@ Initial values come from the public seed, so that a resumed run starts from the 
 prompts are saved as plain adapters of peft, a whole model as transformers saves it.
 """
 
-import math
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hf_dpsynth.compute.token_loss import frozen_head
 from hf_dpsynth.devices import Devices, best_dtype
-from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.extras import need
-from hf_dpsynth.mechanisms.finetune.prefix_lm import PrefixLoss, frozen_head
+from hf_dpsynth.mechanisms.finetune.prefix_lm import PrefixLoss
+from hf_dpsynth.models.adapters import fill, low_rank, with_virtual
 from hf_dpsynth.models.catalog import models
 from hf_dpsynth.models.causal_lm import load_pretrained
 from hf_dpsynth.privacy.keys import public_seed
@@ -93,40 +92,22 @@ class Trainable:
         return [parameter for parameter in self.module.parameters() if parameter.requires_grad]
 
     def _low_rank(self, rank: int, target_modules: str | Sequence[str]) -> Any:
-        peft = need("peft", extra="finetune", what="dp-lora")
-        targets = target_modules if isinstance(target_modules, str) else list(target_modules)
-        convolution = any(type(module).__name__ == "Conv1D" for module in self.model.modules())
-        config = peft.LoraConfig(
-            task_type="CAUSAL_LM",
-            r=rank,
-            lora_alpha=2 * rank,
-            lora_dropout=0.0,
-            target_modules=targets,
-            fan_in_fan_out=convolution,
+        return low_rank(
+            self.model,
+            rank=rank,
+            target_modules=target_modules,
+            generator=self._generator(),
+            rough=self.rough,
+            name=self.name,
+            what="dp-lora",
         )
-        try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", category=FutureWarning)  # peft asks transformers for an old name
-                tuned = peft.get_peft_model(self.model, config, autocast_adapter_dtype=True)
-        except ValueError as error:
-            raise ConfigError(f"target_modules={target_modules!r} fits no layer of {self.name}: {error}") from error
-        for module in tuned.modules():
-            if self.rough and hasattr(module, "cast_input_dtype_enabled"):
-                # inputs stay in bfloat16, in which autocast multiplies anyway: two copies of each less
-                module.cast_input_dtype_enabled = False
-        generator = self._generator()
-        for name, parameter in tuned.named_parameters():
-            if "lora_A" in name:
-                bound = 1 / math.sqrt(parameter.shape[1])
-                self._fill(parameter, bound, generator)
-        return tuned.eval()
 
     def _soft_prompt(self, length: int) -> Any:
         torch = self._torch
         self.model.requires_grad_(False)
         width = self.model.get_input_embeddings().weight.shape[1]
         self.prompt = torch.nn.Embedding(length, width, device=self.device, dtype=torch.float32)
-        self._fill(self.prompt.weight, _PROMPT_RANGE, self._generator())
+        fill(self.prompt.weight, _PROMPT_RANGE, self._generator())
         return torch.nn.ModuleDict({"model": self.model, "prompt": self.prompt})
 
     def _virtual(self, count: int) -> "torch.Tensor":
@@ -138,10 +119,6 @@ class Trainable:
 
     def _generator(self) -> Any:
         return self._torch.Generator().manual_seed(public_seed(self.seed, "initial parameters"))
-
-    def _fill(self, parameter: Any, bound: float, generator: Any) -> None:
-        draws = self._torch.rand(parameter.shape, generator=generator, dtype=self._torch.float64)
-        parameter.data.copy_((2 * draws - 1) * bound)
 
     def state(self) -> list["torch.Tensor"]:
         """Return copies of the trained parameters."""
@@ -205,25 +182,6 @@ class Trainable:
         if self.prompt is not None:
             words = self.model.get_input_embeddings()
             first, count = int(words.weight.shape[0]), int(self.prompt.num_embeddings)
-            self.model.set_input_embeddings(_with_virtual(torch, words, self.prompt))
+            self.model.set_input_embeddings(with_virtual(words, self.prompt))
         chosen = getattr(torch, "bfloat16" if self.rough else "float32")
         return self.model.requires_grad_(False).to(chosen).eval(), first, count
-
-
-def _with_virtual(torch: Any, words: Any, prompt: Any) -> Any:
-    """Return an embedding layer in which the numbers after the vocabulary are the virtual tokens."""
-
-    class WithVirtual(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
-        """Embeds words and virtual tokens."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.words, self.prompt, self.weight = words, prompt, words.weight
-
-        def forward(self, tokens: Any) -> Any:
-            """Return embeddings, shape (b, t, d)."""
-            size = self.words.weight.shape[0]
-            virtual = self.prompt((tokens - size).clamp(min=0))
-            return torch.where((tokens >= size)[..., None], virtual, self.words(tokens.clamp(max=size - 1)))
-
-    return WithVirtual()
