@@ -12,6 +12,8 @@ from hf_dpsynth.errors import AssetError
         ("movie", {"positive": 4598, "negative": 4575}),
         ("trec", {"ENTY": 1250, "HUM": 1223, "DESC": 1162, "NUM": 896, "LOC": 835, "ABBR": 86}),
         ("sms-spam", {"ham": 4199, "spam": 638}),
+        ("fine-foods", {"great": 3258, "other": 1742}),
+        ("spam-assassin", {"ham": 4150, "spam": 1896}),
     ],
 )
 def test_a_data_set_has_its_published_size_and_a_split_without_overlap(name, counts):

