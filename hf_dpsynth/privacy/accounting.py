@@ -35,6 +35,8 @@ from scipy.stats import norm
 
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
+from hf_dpsynth.privacy.secrets import SecretGaussianDpEvent
+from hf_dpsynth.privacy.secrets import secret_allowance as secret_allowance
 from hf_dpsynth.privacy.tokens import TokensDpEvent
 from hf_dpsynth.privacy.words import (
     ExponentialWordDpEvent,
@@ -48,23 +50,12 @@ RELATIONS = {
     "zero-out": NeighboringRelation.REPLACE_SPECIAL,
     "replace-one": NeighboringRelation.REPLACE_ONE,
 }
-_SERIALISED: dict[str, type[DpEvent]] = {
-    kind.__name__: kind
-    for kind in (
-        ComposedDpEvent,
-        DiscreteGaussianDpEvent,
-        ExponentialWordDpEvent,
-        GaussianDpEvent,
-        MultivariateLaplaceDpEvent,
-        NoOpDpEvent,
-        NonPrivateDpEvent,
-        PoissonSampledDpEvent,
-        SelfComposedDpEvent,
-        TagResponseDpEvent,
-        TokensDpEvent,
-        TwoSidedGeometricDpEvent,
-    )
-}
+_EVENTS: tuple[type[DpEvent], ...] = (
+    ComposedDpEvent, DiscreteGaussianDpEvent, ExponentialWordDpEvent, GaussianDpEvent, MultivariateLaplaceDpEvent,
+    NoOpDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent, SecretGaussianDpEvent, SelfComposedDpEvent,
+    TagResponseDpEvent, TokensDpEvent, TwoSidedGeometricDpEvent,
+)  # fmt: skip
+_SERIALISED = {kind.__name__: kind for kind in _EVENTS}
 _ZCDP_ORDERS = 1 + np.geomspace(1e-3, 1e7, 2000)
 _RDP_ORDERS = np.unique(np.concatenate([1 + np.geomspace(1e-3, 1.0, 60), np.arange(2.0, 257.0), [384.0, 512.0]]))
 _SMALLEST_EPSILON = 1e-4
