@@ -1,10 +1,10 @@
 """How much each row may count, so that no secret has more weight in its rows than its allowance.
 
-max sum_i w_i such that sum_{i holds j} w_i <= eta_j for every secret j, 0 <= w_i <= 1: solved once over the rows of all
-labels. Vertices of that programme put all weight of a secret on a few of its rows, so the weights are flattened: the
-smallest sum of squares among those that keep 99 % of the largest sum. w is a function of the incidence alone, of which
-rows hold which secret: neither the values of secrets nor texts nor labels enter, and no failure of a solver is an
-error. Everything here is Sensitive and is never published.
+max sum_i w_i such that sum_{i holds j} w_i <= eta_j for every secret j, 0 <= w_i <= 1: solved once over the rows of
+all labels. Vertices of that programme put all weight of a secret on a few of its rows, so the weights are flattened:
+the smallest sum of squares among those that keep 99 % of the largest sum. w is a function of the incidence alone, of
+which rows hold which secret: neither the values of secrets nor texts nor labels enter, and no failure of a solver is
+an error. Everything here is Sensitive and is never published.
 Source: Wang et al. 2025, arXiv:2510.10990, Algorithm 1, whose constraint sums over all rows: it is those of j alone.
 """
 
@@ -139,7 +139,7 @@ def _feasible(merged: sparse.csr_array, limits: np.ndarray, weights: np.ndarray)
 
 
 def _smallest_squares(merged: sparse.csr_array, limits: np.ndarray, sizes: np.ndarray, total: float) -> np.ndarray:
-    """Minimise the sum of squares at a total weight, by the dual: w = clip(price of weight - prices of secrets, 0, 1)."""
+    """Minimise the sum of squares at a total by the dual: w = clip(price of weight - prices of secrets, 0, 1)."""
     transposed = merged.T.tocsr()
 
     def weights(prices: np.ndarray) -> np.ndarray:

@@ -2,9 +2,9 @@
 
 Row i adds a vector of norm at most w_i c to a sum, and w is a function of which rows hold which secret alone (see
 `secret_weights.py`). With all rows of secret j zeroed the sum moves by at most c rho_j, rho_j = the sum of their
-weights. T sums with noise sigma = sqrt(T) c are then mu-Gaussian DP with mu = rho_j against that one data set, whichever
-value the secret has. Guesses of an attacker are disjoint events and the trade-off is concave, so by Jensen who guesses
-right with probability p beforehand does so with r = Phi(Phi^-1(p) + mu) at most. The noise is a constant.
+weights. T sums with noise sigma = sqrt(T) c are then mu-Gaussian DP with mu = rho_j against that one data set,
+whichever value the secret has. Guesses of an attacker are disjoint events and the trade-off is concave, so by Jensen
+who guesses right with probability p beforehand does so with r = Phi(Phi^-1(p) + mu) at most. The noise is a constant.
 
 The noise is discrete, on a grid. Let y = x + N(0, s^2 - 4) in grid steps, and draw a discrete Gaussian of parameter 2
 around y. By Poisson summation its normaliser is constant within a factor 1 +- 2.1 exp(-8 pi^2), so the law of what
