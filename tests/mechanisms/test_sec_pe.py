@@ -54,6 +54,12 @@ def committed(out="run"):
     return {key: None if value is None else np.asarray(json.loads(value)) for key, value in rows}
 
 
+def written(name):
+    """The texts of a population on disk."""
+    lines = Path(f"run/populations/{name}.jsonl").read_text().splitlines()
+    return [json.loads(line)["text"] for line in lines]
+
+
 @pytest.fixture
 def drawn(monkeypatch):
     """The arguments of every draw: steps, places, number of places, event, vectors."""
@@ -202,26 +208,29 @@ def test_kinds_have_an_allowance_of_their_own(drawn):
     assert out.privacy.guarantee.kinds == (("email", 1e-4, 2e-4),) and "email" in out.privacy.card()
 
 
-def test_without_noise_the_rows_come_closer_to_the_private_texts(monkeypatch):
-    embedder = StubEmbedder()
-    ds = private([[]] * 200, n=200)
-
-    def closeness(secrets):
-        out = protect(
-            ds.remove_columns("secrets").add_column("secrets", secrets), num_rows=40,
-            params={"iterations": 6, "variations": 4, "clusters": 20, "word_count_std": 0.0, "r": 1.01e-4},
-        )  # fmt: skip
-        near = []
-        for label in ("neg", "pos"):
-            mine, made = (
-                embedder.embed([t for t, own in zip(d["text"], d["label"], strict=True) if own == label])
-                for d in (ds, out)
-            )
-            near.append((mine @ made.T).mean())
-        return np.mean(near)
-
-    blind = np.mean([closeness([["everywhere"]] * 200) for _ in range(3)])
-    assert closeness([[]] * 200) > blind
+@pytest.mark.parametrize("centres", ["counts", "updated"])
+def test_public_rows_and_noisy_weights_vote_for_the_nearest_text(centres, monkeypatch):
+    cast, real = [], sec_pe.Evolution.scores
+    monkeypatch.setattr(sec_pe.Evolution, "scores", lambda self, votes: (cast.append(votes), real(self, votes))[1])
+    noisy_sums = sec_pe.noisy_sums  # sums so large that centres which did not move would vote for other texts
+    monkeypatch.setattr(sec_pe, "noisy_sums", lambda *given: 1000 * noisy_sums(*given))
+    protect(out="run", params={"centres": centres}, label_proportions={"neg": 0.5, "pos": 0.5})
+    released = committed()["counts"].reshape(6, -1)
+    sizes = np.maximum(0, released[:, 0]).sum() + len(set(zip(public()["text"], public()["label"], strict=True)))
+    for votes in cast:
+        assert sum(part.sum() for _, part in votes) == pytest.approx(sizes)
+    population = written("population-000")
+    texts, embedder = population[:5], StubEmbedder()  # those of the first label
+    members = [int(text) for text in written("public-clusters")]
+    rows = list(dict.fromkeys(t for t, own in zip(public()["text"], public()["label"], strict=True) if own == "neg"))
+    vectors, expected = embedder.embed(rows), dict.fromkeys(texts, 0.0)
+    for cluster, noisy in enumerate(released[: len(set(members[: len(rows)]))]):
+        mine = vectors[[at for at, own in enumerate(members[: len(rows)]) if own == cluster]]
+        centre = mine.sum(axis=0) / np.linalg.norm(mine.sum(axis=0)) * (len(mine) if centres == "updated" else 1)
+        moved = centre + (noisy[1:] if centres == "updated" else 0)
+        expected[texts[int((embedder.embed(texts) @ moved).argmax())]] += len(mine) + max(0.0, noisy[0])
+    (kept, votes), _ = cast[0]
+    assert dict(zip((texts[at] for at in kept), votes, strict=True)) == pytest.approx(expected)
 
 
 def test_nothing_private_lies_in_the_run_directory():
@@ -273,6 +282,8 @@ def test_a_draw_that_was_lost_stays_lost(release, monkeypatch):
     keys = [charge.key for charge in out.privacy.charges]
     assert keys == (["counts"] if release == "once" else ["counts-001", "counts-002"]) and len(out) == 10
     assert committed()[keys[0]] is None and keys[0] in out.privacy.notes[0]
+    # one lost round is skipped; where the only release was lost, the public rows vote alone
+    assert Path("run/populations/population-001.jsonl").exists() == (release == "once")
     assert hf_dpsynth.verify("run").ok
     # other secrets are other data
     with pytest.raises(hf_dpsynth.errors.ResumeMismatch):

@@ -122,6 +122,7 @@ def test_weights_follow_from_the_incidence_alone_and_not_from_values(rows, rando
     names = [f"value {number}" for number in range(10)]
     random.shuffle(names)
     renamed = incidence([[("other", names[number]) for number in reversed(row)] for row in rows])
+    assert (renamed.matrix.toarray() == held(rows).matrix.toarray()).all()
     assert (secret_weights(renamed, {"other": 0.5}) == secret_weights(held(rows), {"other": 0.5})).all()
 
 
