@@ -280,7 +280,7 @@ def build(values: Mapping[Any, Any]) -> Recipe:
     for name, value in values.items():
         _check_type(name, value)
     if values.get("epsilon") is None and not hasattr(registry.table()[mechanism].load(), "protection"):
-        raise ConfigError("epsilon is missing; it is a number > 0, or .inf for no privacy.")
+        raise ConfigError("epsilon is missing (a flag: --epsilon); it is a number > 0, or .inf for no privacy.")
     data = _section(values.pop("data", None), "data", _DATA_KEYS)
     if "split" in data and values.get("split") is not None:
         raise ConfigError("split stands twice: in data and at the top. Keep one.")
