@@ -21,7 +21,8 @@ for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
 
 import numpy as np  # noqa: E402 - after the environment is cleared
 
-from hf_dpsynth.metrics import kmeans, mauve  # noqa: E402
+from hf_dpsynth.compute import kmeans  # noqa: E402
+from hf_dpsynth.metrics import mauve  # noqa: E402
 from hf_dpsynth.metrics.divergence import frontier_area  # noqa: E402
 from hf_dpsynth.privacy.keys import public_generator  # noqa: E402
 

@@ -162,7 +162,7 @@ def synthesize(
     ds: Any,
     mechanism: Any = "aug-pe",
     *,
-    epsilon: float,
+    epsilon: float | None,
     delta: float | str | None = None,
     text_column: str | None = None,
     label_column: str | Sequence[str] | None = None,
@@ -192,7 +192,8 @@ def synthesize(
     Args:
         ds (`Dataset` or `DatasetDict`): the private data; of a DatasetDict only `split` is read.
         mechanism (`str` or a mechanism, defaults to `"aug-pe"`): a name of `list_mechanisms()`, or an instance.
-        epsilon (`float`): the privacy loss; `float("inf")` is allowed and the release says "no privacy".
+        epsilon (`float`, *optional*): the privacy loss; `float("inf")` is allowed and the release says "no privacy".
+            None where the guarantee has none: `sec-pe` takes p and r in `params`.
         delta (`float`, *optional*): the probability of a larger loss; min(1e-5, 1/(n ln n)) rounded down to a power of
             ten when missing, which publishes n.
         text_column (`str`, *optional*): the column of text; the only string column when missing. Where the mechanism
@@ -212,7 +213,9 @@ def synthesize(
             held-out public rows with the text and label columns of `ds`, or texts where there is no label column. The
             mean loss on at most 256 of them is reported at each checkpoint; it changes nothing, and a run may be
             resumed with others.
-        secrets (*optional*): for mechanisms that protect listed secrets.
+        secrets (`str`, `Callable` or detector, *optional*): for mechanisms that protect listed secrets: a column of
+            lists, which is not in the output, a function from a text to its secrets, or `"regex"`, `"spacy"`,
+            `"presidio"` (`hf_dpsynth.secrets`). Rows without a listed secret get no protection.
         params (`dict`, *optional*): fields of the mechanism, only with a name.
         generator (`str` or `TextGenerator`, *optional*): a short name, Hub id, path or object; `"smollm2-135m"` when
             missing. It never sees private text.
@@ -248,10 +251,11 @@ def synthesize(
     from hf_dpsynth import columns, models, registry
     from hf_dpsynth.mechanisms.base import PublicInputs, Synthesizer
     from hf_dpsynth.mechanisms.planning import check_seed, declared_units, plan_synthesis, privacy_unit
-    from hf_dpsynth.privacy.records import PrivateRecords
+    from hf_dpsynth.privacy.records import PrivateRecords, PrivateTexts
     from hf_dpsynth.publish.folder import record
     from hf_dpsynth.release import remember
     from hf_dpsynth.run import Run, devices, hand_out, keys, opened_by_all
+    from hf_dpsynth.secrets import secrets_of
 
     found: Synthesizer = registry.resolve(mechanism, params, "synthesize")
     processes = devices(found)
@@ -275,20 +279,21 @@ def synthesize(
     models_used = getattr(found, "models_used", ("generator", "embedder"))
     if embedder is not None and "embedder" not in models_used:
         raise ConfigError(f"{found.name} takes no embedder=; leave it out.")
+    texts = PrivateTexts(columns.read_texts(data, column))
+    held = secrets_of(found, secrets, data, texts, (column, *conditions))
+    row_independent = () if _is_ours(inputs.embedder) or "embedder" not in models_used else (_ROW_INDEPENDENT,)
     plan = plan_synthesis(
         found,
         epsilon=epsilon,
         delta=delta,
-        num_records=declared_units(
-            found, num_records, present, level, needed=delta in (None, "1/n") or num_rows is None
-        ),
+        num_records=declared_units(found, num_records, present, level, needed=_needs_number(epsilon, delta, num_rows)),
         num_rows=num_rows,
         labels=domain,
         proportions=proportions,
         adjacency=adjacency,
         unit=unit,
         account="pld" if budget is None else "rdp",
-        assumptions=() if _is_ours(inputs.embedder) or "embedder" not in models_used else (_ROW_INDEPENDENT,),
+        assumptions=(*row_independent, *held.assumptions),
         seed=check_seed(seed),
         model_ids={role: _model_id(getattr(inputs, role)) for role in models_used},
         text_column=column,
@@ -301,7 +306,7 @@ def synthesize(
     if plan.num_rows is None:
         why = "a user unit" if users is not None else "adjacency='add-remove'"
         raise ConfigError(f"num_rows= must be given with {why}: its default would publish the number of records.")
-    records = PrivateRecords(columns.read_texts(data, column), columns.read_rows(data, conditions), units=users)
+    records = PrivateRecords(texts, columns.read_rows(data, conditions), units=users, secrets=held.rows)
     features = columns.output_features(data.features, (column, *conditions), column)
     ready = partial(found.prepare, inputs, plan) if hasattr(found, "prepare") else None
     with opened_by_all(processes, plan, out, budget, {split: records}, resume=resume, ready=ready) as (ledger, store):
@@ -357,6 +362,11 @@ def _at_least_one(name: str, number: Any) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise ConfigError(f"{name} is {number!r}; it must be a whole number >= 1")
     return number
+
+
+def _needs_number(epsilon: float | None, delta: float | str | None, num_rows: int | None) -> bool:
+    """Return whether a plan needs the number of records: for its delta, or for the number of rows to make."""
+    return num_rows is None or (epsilon is not None and delta in (None, "1/n"))
 
 
 def _is_ours(model: Any) -> bool:

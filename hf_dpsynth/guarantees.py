@@ -6,7 +6,7 @@ secret guarantees have sentences of their own.
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from hf_dpsynth.errors import ConfigError
 
@@ -122,26 +122,37 @@ class LocalDP:
 class SecretProtection:
     """(p, r)-secret protection of listed secrets; it has no epsilon and is not differential privacy.
 
+    It speaks of the value of each secret alone: not of its presence, not of several together, not of other rows.
+
     Args:
         p (`float`): the largest probability with which an attacker guesses a secret beforehand.
         r (`float`): the bound on that probability after the release.
+        kinds (`tuple[tuple[str, float, float], ...]`): kinds of secrets with a p and an r of their own; `p` and `r`
+            are those of all others.
         assumptions (`tuple[str, ...]`): sentences that must hold for the claim.
     """
 
+    unit: ClassVar[str] = "secret"
+
     p: float
     r: float
+    kinds: tuple[tuple[str, float, float], ...] = ()
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0 < self.p < self.r < 1:
-            raise ConfigError(f"p is {self.p} and r is {self.r}; they must satisfy 0 < p < r < 1")
+        object.__setattr__(self, "kinds", tuple((kind, p, r) for kind, p, r in self.kinds))
+        for of, p, r in (("", self.p, self.r), *((f" of {kind!r}", p, r) for kind, p, r in self.kinds)):
+            if not 0 < p < r < 1:
+                raise ConfigError(f"p{of} is {p} and r{of} is {r}; they must satisfy 0 < p < r < 1")
 
     def statement(self) -> str:
         """Return the sentences that state this guarantee and what it is not."""
+        own = "".join(f"; of kind {kind}: ({digits(p)}, {digits(r)})" for kind, p, r in self.kinds)
         return (
             f"({digits(self.p)}, {digits(self.r)})-secret protection, not differential privacy: whoever guesses a "
             f"listed secret with probability at most {digits(self.p)} beforehand guesses it with probability at most "
-            f"{digits(self.r)} after the release. Rows without a listed secret get no protection."
+            f"{digits(self.r)} after the release{own}. It speaks of the value of each secret alone, not of its "
+            "presence and not of several together. Rows without a listed secret get no protection."
             + _assuming(self.assumptions)
         )
 
@@ -157,6 +168,8 @@ def _assuming(assumptions: tuple[str, ...]) -> str:
 def to_json(guarantee: Guarantee) -> dict[str, Any]:
     """Return a guarantee as JSON values; an infinite epsilon becomes null."""
     fields = {name: None if value == math.inf else value for name, value in asdict(guarantee).items()}
+    if isinstance(guarantee, SecretProtection):
+        fields["kinds"] = [list(kind) for kind in guarantee.kinds]
     return {"kind": type(guarantee).__name__, **fields, "assumptions": list(guarantee.assumptions)}
 
 

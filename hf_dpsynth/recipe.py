@@ -35,7 +35,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "mechanism": _TEXT, "text_column": _TEXT, "label_column": _LIST, "keep_columns": _LIST, "params": _DICT,
     "labels": (list, dict), "label_proportions": _DICT, "generator": _TEXT, "embedder": _TEXT, "vectors": _TEXT,
     "out": _TEXT, "split": _TEXT, "resume": (bool,), "unit": _TEXT, "adjacency": _TEXT, "data": (str, dict),
-    "budget": (str, dict), "public": (str, dict), "name": _TEXT, "path": _TEXT,
+    "budget": (str, dict), "public": (str, dict), "secrets": _TEXT, "name": _TEXT, "path": _TEXT,
 }  # fmt: skip
 _NUMBERS = ("epsilon", "delta")
 
@@ -132,7 +132,7 @@ class Recipe:
         domain, proportions = label_domain(None, _names(given.get("label_column")), labels, shares)
         made = plan_synthesis(
             found,
-            epsilon=given["epsilon"],
+            epsilon=given.get("epsilon"),
             delta=given.get("delta", None if budget is None else _budget_delta(budget)),
             num_records=given.get("num_records"),
             num_rows=given.get("num_rows"),
@@ -142,7 +142,7 @@ class Recipe:
             unit=given.get("unit"),
             account="pld" if budget is None else "rdp",
         )
-        silent = bool(given.get("label_column")) and labels is None and shares is None
+        silent = made.delta is not None and bool(given.get("label_column")) and labels is None and shares is None
         return replace(made, warnings=(*made.warnings, _UNPLANNED_LABELS)) if silent else made
 
     def read(self) -> Any:
@@ -177,7 +177,7 @@ class Recipe:
         from hf_dpsynth.release import release_of
 
         private = self.read() if private is None else private
-        arguments = dict(self.arguments)
+        arguments = {"epsilon": None, **self.arguments}
         if inputs.is_written_as_text(self.data.get("path", "")):
             for name in {"labels", "label_proportions"} & set(arguments):
                 arguments[name] = _written(arguments[name])
@@ -279,8 +279,8 @@ def build(values: Mapping[Any, Any]) -> Recipe:
     _check_keys(values, ("mechanism", "data", *known), "the recipe")
     for name, value in values.items():
         _check_type(name, value)
-    if values.get("epsilon") is None:
-        raise ConfigError("epsilon is missing; it is a number > 0, or .inf for no privacy.")
+    if values.get("epsilon") is None and not hasattr(registry.table()[mechanism].load(), "protection"):
+        raise ConfigError("epsilon is missing (a flag: --epsilon); it is a number > 0, or .inf for no privacy.")
     data = _section(values.pop("data", None), "data", _DATA_KEYS)
     if "split" in data and values.get("split") is not None:
         raise ConfigError("split stands twice: in data and at the top. Keep one.")

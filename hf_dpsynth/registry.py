@@ -40,6 +40,13 @@ _TABLE = (
         "Xie et al. 2024, arXiv:2403.01749",
         "hf_dpsynth.mechanisms.evolution.aug_pe:AugPE",
     ),
+    Entry(
+        "sec-pe",
+        "synthesize",
+        "(p, r)-secret protection per secret",
+        "Wang et al. 2025, arXiv:2510.10990",
+        "hf_dpsynth.mechanisms.evolution.sec_pe:SecPE",
+    ),
     *(
         Entry(
             name,

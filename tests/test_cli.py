@@ -171,8 +171,8 @@ def test_a_traceback_is_shown_only_on_request():
 def test_the_flags_are_the_arguments_of_the_function(kind):
     taken = set(inspect.signature(getattr(hf_dpsynth, kind)).parameters)
     offered = set(inspect.signature(getattr(cli.runs, f"{kind}_verb")).parameters)
-    # no mechanism takes secrets= yet; --param is params=; the others say where rows come from and go to
-    assert taken - offered == {"ds", "params", "insecure_noise_seed"} | ({"secrets"} & taken)
+    # --param is params=; the others say where rows come from and go to
+    assert taken - offered == {"ds", "params", "insecure_noise_seed"}
     assert offered - taken <= {"context", "input", "param", "output", "name", "split"}
 
 

@@ -16,7 +16,7 @@ FLOORS = (
     {"processes"},
     {"privacy"},
     {"models", "columns", "formats", "tables", "splits"},
-    {"data", "plans"},
+    {"data", "plans", "secrets"},
     {"release", "store", "inputs"},
     {"run"},
     {"mechanisms"},

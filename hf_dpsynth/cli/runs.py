@@ -139,7 +139,7 @@ def privatize_verb(
 def synthesize_verb(
     context: typer.Context,
     input: Input,
-    epsilon: Epsilon,
+    epsilon: Annotated[float | None, typer.Option(help="The privacy loss; sec-pe has p and r instead.")] = None,
     mechanism: Annotated[str, typer.Option(help="A name of `hf-dpsynth list`.")] = "aug-pe",
     delta: Annotated[float | None, typer.Option(help="The probability of a larger loss.")] = None,
     text_column: TextColumn = None,
@@ -149,7 +149,8 @@ def synthesize_verb(
     num_records: Annotated[int | None, typer.Option(help="The number of records or users, declared public.")] = None,
     unit: Unit = None,
     label_proportions: Annotated[str | None, typer.Option(help="Shares of the labels: a: 0.4, b: 0.6")] = None,
-    public: Annotated[str | None, typer.Option(help="Public text, named as INPUT is, whose loss is shown.")] = None,
+    public: Annotated[str | None, typer.Option(help="Public text, named as INPUT is.")] = None,
+    secrets: Annotated[str | None, typer.Option(help="A column of lists, or regex, spacy or presidio.")] = None,
     param: Param = None,
     generator: Annotated[str | None, typer.Option(help="A model: short name, Hub id or path.")] = None,
     embedder: Annotated[str | None, typer.Option(help="A model: short name, Hub id or path.")] = None,

@@ -18,6 +18,7 @@ from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import NEIGHBOURS, ApproxDP
 from hf_dpsynth.logging import get_logger
 from hf_dpsynth.mechanisms.base import Privatizer, Synthesizer, check_protected
+from hf_dpsynth.mechanisms.protection import UNIT, plan_protection
 from hf_dpsynth.plans import CLEAR_COLUMNS, Facts, Plan, default_delta
 from hf_dpsynth.privacy.accounting import calibrate, interval, target_mu
 
@@ -27,7 +28,7 @@ logger = get_logger(__name__)
 def plan(
     mechanism: Any,
     *,
-    epsilon: float,
+    epsilon: float | None,
     delta: float | str | None = None,
     num_records: int | None = None,
     num_rows: int | None = None,
@@ -41,7 +42,8 @@ def plan(
 
     Args:
         mechanism (`str` or a mechanism): a name of `list_mechanisms()`, or an instance.
-        epsilon (`float`): the epsilon to plan for; `float("inf")` for no privacy.
+        epsilon (`float`, *optional*): the epsilon to plan for; `float("inf")` for no privacy, None where the
+            guarantee has none (`sec-pe`).
         delta (`float`, *optional*): its delta; min(1e-5, 1/(n ln n)) rounded down to a power of ten when missing;
             `"1/n"` is the choice of many papers.
         num_records (`int`, *optional*): the number of records, declared public; of users at a user unit.
@@ -69,7 +71,7 @@ def plan(
         given = {"delta": delta, "num_records": num_records, "num_rows": num_rows, "labels": labels}
         given |= {"label_proportions": label_proportions}
         _check_private_arguments(found, unit, adjacency, given)
-        return plan_privatization(found, epsilon=epsilon)
+        return plan_privatization(found, epsilon=check_epsilon(epsilon))
     columns = tuple(labels) if isinstance(labels, Mapping) else ()
     domain, proportions = label_domain(None, columns, labels, label_proportions)
     made = plan_synthesis(
@@ -222,7 +224,7 @@ def privacy_unit(mechanism: Any, unit: str | None) -> tuple[str, str | None]:
     Raises:
         ConfigError: the mechanism does not offer it.
     """
-    if unit in (None, "record"):
+    if unit in (None, "record") or (unit == UNIT and hasattr(mechanism, "protection")):
         return "record", None
     if not isinstance(unit, str) or "user" not in getattr(mechanism, "units", ()):
         raise ConfigError(
@@ -267,7 +269,7 @@ def unit_assumptions(mechanism: Any, adjacency: str, unit: str, column: str | No
 def plan_synthesis(
     mechanism: Synthesizer,
     *,
-    epsilon: float,
+    epsilon: float | None,
     delta: float | str | None = None,
     num_records: int | None = None,
     num_rows: int | None = None,
@@ -283,7 +285,7 @@ def plan_synthesis(
 
     Args:
         mechanism (`Synthesizer`): the hyper-parameters.
-        epsilon (`float`): the epsilon to plan for.
+        epsilon (`float`, *optional*): the epsilon to plan for; None where the guarantee has none.
         delta (`float`, *optional*): its delta; a function of `num_records` when missing.
         num_records (`int`, *optional*): the declared number of privacy units, which a plan publishes; an explicit
             `"add-remove"` leaves it unused.
@@ -300,9 +302,22 @@ def plan_synthesis(
     Raises:
         ConfigError: a value is out of range or contradicts another.
     """
+    num_records, num_rows = _whole("num_records", num_records), _whole("num_rows", num_rows)
+    if hasattr(mechanism, "protection"):
+        return plan_protection(
+            mechanism,
+            refused={"epsilon": epsilon, "delta": delta, "adjacency": adjacency},
+            budget=account == "rdp",
+            unit=unit,
+            num_records=num_records,
+            num_rows=num_rows,
+            labels=labels,
+            proportions=proportions,
+            assumptions=assumptions,
+            **public,
+        )
     epsilon = check_epsilon(epsilon)
     level, unit_column = privacy_unit(mechanism, unit)
-    num_records, num_rows = _whole("num_records", num_records), _whole("num_rows", num_rows)
     uses = "delta" if delta in (None, "1/n") and not math.isinf(epsilon) else ""
     if getattr(mechanism, "uses_num_records", False):
         _check_sampled(mechanism, num_records, adjacency)

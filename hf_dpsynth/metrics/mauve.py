@@ -12,11 +12,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from hf_dpsynth.compute.kmeans import kmeans
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.metrics.base import Result, check_count
 from hf_dpsynth.metrics.divergence import frontier_area
 from hf_dpsynth.metrics.embedding import EmbeddingMetric
-from hf_dpsynth.metrics.kmeans import kmeans
 from hf_dpsynth.metrics.rows import check_pair
 from hf_dpsynth.privacy.keys import public_generator
 

@@ -18,9 +18,9 @@ from hf_dpsynth.models.tags import tag_codes
 
 _TAGGING = ("tagger", "morphologizer")
 _PIPES = ("tok2vec", "transformer", *_TAGGING, "attribute_ruler")
-_PIECE_TOKENS = 1024
+PIECE_TOKENS = 1024
 # spaCy's tokenizer takes time that grows as the square of a run without spaces.
-_RUNS = re.compile(r"\s+|\S{1,64}\s*")
+RUNS = re.compile(r"\s+|\S{1,64}\s*")
 
 
 class SpacyTagger:
@@ -60,7 +60,7 @@ class SpacyTagger:
         """Return the tokens that `tag` gives a tag each; runs without a space are cut at 64 characters."""
         pipeline = self._load()
         with pipeline.memory_zone():
-            return [token.text for piece in _RUNS.findall(_encodable(text)) for token in pipeline.make_doc(piece)]
+            return [token.text for piece in RUNS.findall(encodable(text)) for token in pipeline.make_doc(piece)]
 
     def tag_tokens(self, sentences: Sequence[Sequence[str]], *, batch_size: int = 1) -> list[list[str]]:
         """Tag texts that are already tokenized; of more than 1,024 tokens, each 1,024 are judged by themselves.
@@ -75,14 +75,14 @@ class SpacyTagger:
         pipeline = self._load()
         document = need("spacy", extra="tagger", what="SpacyTagger").tokens.Doc
         tagged: list[list[str]] = [[] for _ in sentences]
-        owners = [owner for owner, words in enumerate(sentences) for _ in range(0, len(words), _PIECE_TOKENS)]
+        owners = [owner for owner, words in enumerate(sentences) for _ in range(0, len(words), PIECE_TOKENS)]
         with pipeline.memory_zone():
             pieces = (
                 document(
-                    pipeline.vocab, words=[_encodable(word) or " " for word in words[start : start + _PIECE_TOKENS]]
+                    pipeline.vocab, words=[encodable(word) or " " for word in words[start : start + PIECE_TOKENS]]
                 )
                 for words in sentences
-                for start in range(0, len(words), _PIECE_TOKENS)
+                for start in range(0, len(words), PIECE_TOKENS)
             )
             for owner, piece in zip(owners, pipeline.pipe(pieces, batch_size=batch_size), strict=True):
                 tagged[owner] += [token.pos_ for token in piece]
@@ -122,6 +122,6 @@ class SpacyTagger:
         return self._pipeline
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """Return the text with a question mark for each lone surrogate, which spaCy cannot store."""
     return text.encode("utf-8", "replace").decode("utf-8")

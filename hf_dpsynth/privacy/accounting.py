@@ -33,6 +33,7 @@ from scipy.stats import norm
 
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
+from hf_dpsynth.privacy.secrets import secret_allowance as secret_allowance
 
 RELATIONS = {
     "add-remove": NeighboringRelation.ADD_OR_REMOVE_ONE,

@@ -19,6 +19,7 @@ from dp_accounting import (
 from hf_dpsynth.errors import PrivacyError
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
 from hf_dpsynth.privacy.picks import BoundedRangeDpEvent
+from hf_dpsynth.privacy.secrets import SecretGaussianDpEvent
 from hf_dpsynth.privacy.tokens import TokensDpEvent
 from hf_dpsynth.privacy.words import (
     ExponentialWordDpEvent,
@@ -39,6 +40,7 @@ _SERIALISED: dict[str, type[DpEvent]] = {
         NoOpDpEvent,
         NonPrivateDpEvent,
         PoissonSampledDpEvent,
+        SecretGaussianDpEvent,
         SelfComposedDpEvent,
         TagResponseDpEvent,
         TokensDpEvent,

@@ -30,12 +30,14 @@ class PrivateRecords:
         labels (`Sequence[tuple]`, *optional*): the values of the conditioning columns, one tuple a record. Sensitive.
         units (`Sequence[Hashable | None]`, *optional*): whose record each is, where that is the privacy unit; each
             record is a unit of its own when missing. Sensitive.
+        secrets (`Sequence[Sequence[tuple[str, str]]]`, *optional*): the secrets that each record holds, as pairs of
+            kind and value. Sensitive.
         max_characters (`int`, defaults to `20_000`): a public length at which longer texts are cut.
 
     Null and blank texts, and records of no unit (null), stay in the commitment and cast no vote.
     """
 
-    __slots__ = ("_labels", "_texts", "_units", "max_characters")
+    __slots__ = ("_labels", "_secrets", "_texts", "_units", "max_characters")
 
     def __init__(
         self,
@@ -43,14 +45,17 @@ class PrivateRecords:
         labels: Sequence[tuple[Any, ...]] | None = None,
         *,
         units: Sequence[Hashable | None] | None = None,
+        secrets: Sequence[Sequence[tuple[str, str]]] | None = None,
         max_characters: int = 20_000,
     ) -> None:
         self._texts = list(texts)
         self._labels = [()] * len(self._texts) if labels is None else list(labels)
         self._units = None if units is None else list(units)
+        self._secrets = None if secrets is None else list(secrets)
         self.max_characters = max_characters
-        if any(len(other) != len(self._texts) for other in (self._labels, self._units) if other is not None):
-            raise PrivacyError("texts, labels and units have different lengths; each record needs one of each")
+        beside = (self._labels, self._units, self._secrets)
+        if any(len(other) != len(self._texts) for other in beside if other is not None):
+            raise PrivacyError("texts, labels, units and secrets have different lengths; a record needs one of each")
 
     def texts(self) -> PrivateTexts:
         """Return every text, uncut. Sensitive."""
@@ -62,6 +67,26 @@ class PrivateRecords:
             text[: self.max_characters]
             for text, own in zip(self._texts, self._labels, strict=True)
             if own == label and text and not text.isspace()
+        )
+
+    def secrets(self) -> PrivateTexts:
+        """Return the secrets of every record, blank ones included, as pairs of kind and value. Sensitive."""
+        return PrivateTexts([()] * len(self._texts) if self._secrets is None else self._secrets)
+
+    def usable(self, labels: Sequence[tuple[Any, ...]]) -> PrivateTexts:
+        """Return the records with a declared label and a text that is not blank. Sensitive.
+
+        Args:
+            labels (`Sequence[tuple]`): the declared labels.
+        Returns:
+            `PrivateTexts`: triples of the number of the record, the number of its label, and its text, cut at the
+                public length.
+        """
+        numbers = {label: number for number, label in enumerate(labels)}
+        return PrivateTexts(
+            (row, numbers[label], text[: self.max_characters])
+            for row, (text, label) in enumerate(zip(self._texts, self._labels, strict=True))
+            if label in numbers and text and not text.isspace()
         )
 
     def by_unit(self, labels: Sequence[tuple[Any, ...]]) -> PrivateTexts:
@@ -89,6 +114,8 @@ class PrivateRecords:
             yield repr(label).encode()
         for unit in self._units or ():
             yield repr(unit).encode()
+        for secrets in self._secrets or ():
+            yield b"\x02" + repr(list(secrets)).encode("utf-8", "surrogatepass")
 
     def __repr__(self) -> str:
         return "PrivateRecords(<redacted>)"

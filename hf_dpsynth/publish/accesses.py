@@ -4,6 +4,7 @@ from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent
 
 from hf_dpsynth.privacy.accounting import leaves
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
+from hf_dpsynth.privacy.secrets import SecretGaussianDpEvent
 from hf_dpsynth.privacy.tokens import TokensDpEvent
 from hf_dpsynth.privacy.words import (
     ExponentialWordDpEvent,
@@ -30,6 +31,10 @@ def access(leaf: DpEvent, count: int, unit: str) -> str:
     if isinstance(leaf, TokensDpEvent):
         tokens = f"at most {leaf.tokens} tokens drawn from clipped logits, each at epsilon {leaf.epsilon:.6g}"
         return f"{count} x each text, {tokens}"
+    if isinstance(leaf, SecretGaussianDpEvent):
+        moves = f"to which a row adds at most {leaf.norm:.6g} times its weight"
+        noise = f"noise of sigma {leaf.sigma:.6g} on a grid of {leaf.grid} steps a unit"
+        return f"{count} x a vector of weighted sums, {moves}, with {noise}"
     if isinstance(leaf, PoissonSampledDpEvent) and isinstance(leaf.event, GaussianDpEvent):
         batch = f"a batch that each {unit} enters alone with probability {leaf.sampling_probability:.6g}"
         noise = f"noise multiplier {leaf.event.noise_multiplier:.6g}"
@@ -45,7 +50,7 @@ def backend(event: DpEvent) -> str:
     kinds = {type(leaf) for leaf in leaves(event)}
     if kinds & {*_WORDS, TokensDpEvent, GaussianDpEvent, PoissonSampledDpEvent}:
         return "randomgen"
-    return "opendp" if DiscreteGaussianDpEvent in kinds else "none"
+    return "opendp" if kinds & {DiscreteGaussianDpEvent, SecretGaussianDpEvent} else "none"
 
 
 def sampling(event: DpEvent, unit: str) -> str:

@@ -17,6 +17,7 @@ from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
 from hf_dpsynth.privacy.scales import scales
 from hf_dpsynth.privacy.tokens import TokensDpEvent
 from hf_dpsynth.privacy.words import TagResponseDpEvent, WordDpEvent
+from hf_dpsynth.publish import protection
 
 _TOLERANCE = 1e-6  # transforms of the same version differ in the last digits between machines
 _MOST_KINDS, _MOST_CELLS = 32, 1e9  # about half a minute each on one core
@@ -53,11 +54,17 @@ def short(value: Any) -> str:
 def _claim(facts: dict[str, Any]) -> list[str]:
     """Compare the status with the numbers: a number that nothing stands behind is no claim."""
     parameters, status = facts["parameters"], facts["claim_status"]
-    metric = facts["definition"] == "metric_dp"
+    metric, secret = facts["definition"] == "metric_dp", facts["definition"] == protection.DEFINITION
     field = "parameters.metric_dp.scale" if metric else "parameters.epsilon"
     claimed = parameters["metric_dp"]["scale"] if metric else parameters["epsilon"]
     found = []
-    if status == "none" and claimed is not None:
+    if secret:
+        field, claimed = "parameters.secret_protection", parameters["secret_protection"]
+        numbers = [name for name in ("epsilon", "delta", "metric_dp") if parameters[name] is not None]
+        found += [f"parameters.{name}: {short(parameters[name])} beside secret protection" for name in numbers]
+    if secret != (status in (protection.FORMAL, protection.CONDITIONAL)) and status != "none":
+        found.append(f"claim_status: {short(status)} is no status of {short(facts['definition'])}")
+    if status == "none" and claimed is not None and not secret:
         found.append(f"{field}: {short(claimed)} beside claim_status none, which allows no number")
     if status != "none" and claimed is None:
         found.append(f"{field}: null beside claim_status {short(status)}")
@@ -66,8 +73,8 @@ def _claim(facts: dict[str, Any]) -> list[str]:
     holds = [entry["holds"] for entry in facts["accounting"]["assumptions"]]
     if status != "none" and False in holds:
         found.append(f"claim_status: {short(status)} although an assumption fails")
-    if status == "formal_dp" and "unknown" in holds:
-        found.append("claim_status: formal_dp although an assumption is unknown; formal_dp_conditional is right")
+    if status in ("formal_dp", protection.FORMAL) and "unknown" in holds:
+        found.append(f"claim_status: {status} although an assumption is unknown; {status}_conditional is right")
     return found
 
 
@@ -91,6 +98,8 @@ def _cost(facts: dict[str, Any], event: DpEvent, counts: Counter[DpEvent]) -> li
     """Compare the claimed number with the recomputed one."""
     if facts["claim_status"] == "none":
         return []
+    if facts["definition"] == protection.DEFINITION:
+        return protection.check(facts, event, counts)
     if facts["definition"] in _ADDED:
         return _added(facts, event, counts)
     if facts["definition"] != "approximate_dp":

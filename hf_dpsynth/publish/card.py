@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from hf_dpsynth.errors import PrivacyError
 from hf_dpsynth.guarantees import digits
+from hf_dpsynth.publish import protection
 from hf_dpsynth.publish.privacy_json import to_privacy_json
 from hf_dpsynth.release import Release
 
@@ -75,6 +76,7 @@ def render(facts: dict[str, Any]) -> str:
         epsilon=number(facts["parameters"]["epsilon"]),
         delta=number(facts["parameters"]["delta"]),
         metric=metric,
+        secret=facts["parameters"]["secret_protection"],
         scale=None if metric is None else number(metric["scale"]),
         adjacency=adjacency(facts),
         number=number,
@@ -87,9 +89,11 @@ def render(facts: dict[str, Any]) -> str:
 def claims(text: str, facts: dict[str, Any]) -> bool:
     """Return whether a card, of whatever version, states the claim of the facts and no other in its place."""
     lines = text.split("\n")
+    secret = facts["parameters"]["secret_protection"]
+    named = {"p": "p", "r": "r"} if secret else {"DP epsilon": "epsilon", "delta": "delta"}
+    held = secret or facts["parameters"]
     rows = {
-        "| DP epsilon |": f" {_escaped(number(facts['parameters']['epsilon']))} |",
-        "| delta |": f" {_escaped(number(facts['parameters']['delta']))} |",
+        **{f"| {shown} |": f" {_escaped(number(held[name]))} |" for shown, name in named.items()},
         "| privacy unit |": f" {facts['privacy_unit']['level']} ({_escaped(facts['privacy_unit']['description'])}",
         "| adjacency |": f" {_escaped(facts['adjacency'])}: ",
     }
@@ -153,6 +157,8 @@ def front_matter(facts: dict[str, Any]) -> dict[str, Any]:
     splits = [{"split": match[1], "path": path} for match, path in parts if match]
     rows = facts["output"]["n_records"]
     parameters = facts["parameters"]
+    secret = parameters["secret_protection"]
+    numbers = {"epsilon": parameters["epsilon"], "delta": parameters["delta"]} if secret is None else secret
     return {
         "pretty_name": title(facts),
         "tags": [*tags, *(mechanism["name"] for mechanism in facts["mechanisms"])],
@@ -162,12 +168,11 @@ def front_matter(facts: dict[str, Any]) -> dict[str, Any]:
             else {"size_categories": [next((name for limit, name in _SIZES if rows < limit), "n>1M")]}
         ),
         **({"configs": [{"config_name": "default", "data_files": splits}]} if splits else {}),
-        "differential_privacy": {
+        ("differential_privacy" if secret is None else "secret_protection"): {
             "guarantee_id": facts["guarantee_id"],
             "claim_status": facts["claim_status"],
             "definition": facts["definition"],
-            "epsilon": parameters["epsilon"],
-            "delta": parameters["delta"],
+            **numbers,
             "privacy_unit": facts["privacy_unit"]["level"],
             "adjacency": facts["adjacency"],
             "file": "privacy.json",
@@ -189,6 +194,8 @@ def title(facts: dict[str, Any]) -> str:
 def sentence(facts: dict[str, Any]) -> str:
     """Return the one sentence that states the claim: definition, epsilon, delta, unit, adjacency."""
     parameters, unit = facts["parameters"], facts["privacy_unit"]
+    if facts["definition"] == protection.DEFINITION:
+        return protection.sentence(facts)
     under = f"per {unit['level']} under {facts['adjacency'].replace('_', '-')} adjacency"
     if facts["claim_status"] == "none":
         why = "epsilon is infinite, no noise was added"
@@ -216,6 +223,8 @@ def sentence(facts: dict[str, Any]) -> str:
 
 def adjacency(facts: dict[str, Any]) -> str:
     """Return in words which data sets are neighbours."""
+    if facts["definition"] == protection.DEFINITION:
+        return protection.ADJACENCY
     words = _ADJACENCY[facts["adjacency"]]
     return words.replace("record", "user") if facts["privacy_unit"]["level"] == "user" else words
 
@@ -225,6 +234,8 @@ def cumulative(facts: dict[str, Any]) -> str:
     total = facts["cumulative"]
     prior = len(total["prior_releases"])
     counted = f"{prior} earlier releases and this one" if prior else "This release alone; no other was counted"
+    if facts["definition"] == protection.DEFINITION:
+        return f"{counted}. Guesses get better with every further release of the same secrets."
     if total["epsilon"] is None:
         return f"{counted}: no total epsilon."
     return f"{counted}: DP epsilon = {number(total['epsilon'])} at delta = {number(total['delta'])}."

@@ -26,7 +26,7 @@ PRIVACY, RELEASE, CARD = "privacy.json", "release.json", "README.md"
 LARGEST_BYTES, LARGEST_CLAIM = 20_000_000, 2_000_000
 _MOST_DIGITS = 300  # a whole number that no float holds is none of ours
 _PART = re.compile(r"(.+)-\d{5}-of-\d{5}")
-_OURS = re.compile(r"^differential_privacy:$", re.MULTILINE)
+_OURS = re.compile(r"^(differential_privacy|secret_protection):$", re.MULTILINE)
 
 
 def data_files(folder: Path) -> list[Path]:

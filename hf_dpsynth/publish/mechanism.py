@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_dpsynth import registry
-from hf_dpsynth.guarantees import ApproxDP, LocalDP, MetricDP
+from hf_dpsynth.guarantees import ApproxDP, LocalDP, MetricDP, SecretProtection
 from hf_dpsynth.mechanisms.base import further_models, input_role
 from hf_dpsynth.mechanisms.planning import plan_privatization, privacy_unit, unit_assumptions
 from hf_dpsynth.plans import Facts, Plan
@@ -73,6 +73,8 @@ def _privatized(mechanism: Any, plan: Plan) -> list[str]:
 def _synthesized(mechanism: Any, plan: Plan) -> list[str]:
     """Compare a synthesis with its events; privacy.json names no labels, so both of their forms are allowed."""
     held = plan.guarantee
+    if hasattr(mechanism, "protection") or isinstance(held, SecretProtection):
+        return _protecting(mechanism, plan)
     if not isinstance(held, ApproxDP):
         return [f"definition: {mechanism.name} has approximate_dp"]
     unit, _ = privacy_unit(mechanism, held.unit)
@@ -82,6 +84,21 @@ def _synthesized(mechanism: Any, plan: Plan) -> list[str]:
     actual = leaves(plan.event)
     if all(leaves(mechanism.event(plan.noise_multiplier, form)) != actual for form in forms):
         found.append(f"accounting.events: not those of {mechanism.name} with these parameters and this noise")
+    return found
+
+
+def _protecting(mechanism: Any, plan: Plan) -> list[str]:
+    """Compare a synthesis that protects secrets with its guarantee and its constant noise."""
+    held = plan.guarantee
+    if not (hasattr(mechanism, "protection") and isinstance(held, SecretProtection)):
+        return [f"definition: not that of {mechanism.name}"]
+    implied = mechanism.protection()
+    found = _missing(implied.assumptions, held.assumptions)
+    if replace(held, assumptions=implied.assumptions) != implied:
+        found.append(f"parameters.secret_protection: not that of {mechanism.name} with these parameters")
+    noise = mechanism.noise_multiplier()
+    if plan.noise_multiplier != noise or leaves(mechanism.event(noise, Facts())) != leaves(plan.event):
+        found.append(f"accounting.events: not those of {mechanism.name} with these parameters")
     return found
 
 

@@ -13,17 +13,18 @@ from typing import Any
 
 from hf_dpsynth import registry
 from hf_dpsynth.errors import ConfigError, PrivacyError
-from hf_dpsynth.guarantees import ApproxDP, Guarantee, LocalDP, MetricDP
+from hf_dpsynth.guarantees import ApproxDP, Guarantee, LocalDP, MetricDP, SecretProtection
 from hf_dpsynth.models import catalog
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import leaves
 from hf_dpsynth.privacy.event_json import event_from_json, event_to_json
+from hf_dpsynth.publish import protection
 from hf_dpsynth.publish.accesses import access, backend, sampling
 from hf_dpsynth.publish.accounts import READING, short
 from hf_dpsynth.release import Release, Rows
 
 SCHEMA_VERSION = "1.0"
-Stated = ApproxDP | MetricDP | LocalDP
+Stated = ApproxDP | MetricDP | LocalDP | SecretProtection
 ROUNDING = "every rounding goes against the claim: losses, epsilon and the noise multiplier are rounded up"
 REVIEWED = "the code of the mechanism, which is not part of hf_dpsynth, does what its events say"
 OS_RANDOMNESS = "the noise comes from the randomness of the operating system"
@@ -58,9 +59,14 @@ _TEXT = (
     "persons behind several texts, near-duplicates of one text: the unit is one text, each released once",
     "the number of texts, and whatever the assumptions call public",
 )
-_LOCAL: dict[type[Guarantee], tuple[str, ...]] = {MetricDP: _WORD, LocalDP: _TEXT}
+_LOCAL: dict[type[Guarantee], tuple[str, ...]] = {
+    MetricDP: _WORD, LocalDP: _TEXT, SecretProtection: protection.NOT_COVERED
+}  # fmt: skip
 _LEVELS = {"word": "token", "text": "record"}
-_DEFINITIONS = {ApproxDP: "approximate_dp", MetricDP: "metric_dp", LocalDP: "local_dp"}
+_CENTRAL = (ApproxDP, SecretProtection)
+_DEFINITIONS: dict[type[Guarantee], str] = {
+    ApproxDP: "approximate_dp", MetricDP: "metric_dp", LocalDP: "local_dp", SecretProtection: protection.DEFINITION
+}  # fmt: skip
 _NOTHING_HOLDS = ("everything: nothing here protects the records",)
 
 
@@ -87,8 +93,8 @@ def to_privacy_json(release: Release) -> dict[str, Any]:
         PrivacyError: the guarantee or the events have no place in privacy.json.
     """
     plan, guarantee = release.plan, release.guarantee
-    if not isinstance(guarantee, Stated):
-        raise PrivacyError(f"privacy.json has no form for {type(guarantee).__name__} yet.")
+    if isinstance(guarantee, SecretProtection) != (plan.adjacency == "custom"):
+        raise PrivacyError(f"privacy.json has no form for {type(guarantee).__name__} of {plan.mechanism}.")
     return {
         "schema_version": SCHEMA_VERSION,
         "guarantee_id": release.guarantee_id,
@@ -96,7 +102,7 @@ def to_privacy_json(release: Release) -> dict[str, Any]:
         "tool": {"name": "hf_dpsynth", "version": release.versions.get("hf_dpsynth", "unknown"), "git_commit": None},
         "claim_status": _claim_status(release),
         "definition": _DEFINITIONS[type(guarantee)],
-        "model": "central" if isinstance(guarantee, ApproxDP) else "local",
+        "model": "central" if isinstance(guarantee, _CENTRAL) else "local",
         "parameters": _parameters(plan, guarantee),
         "privacy_unit": _unit(plan, guarantee),
         "adjacency": plan.adjacency.replace("-", "_"),
@@ -135,19 +141,21 @@ def _results(release: Release) -> dict[str, Any]:
 
 
 def _voided(plan: Plan, guarantee: Stated) -> bool:
-    return plan.insecure_noise or math.isinf(guarantee.epsilon)
+    return plan.insecure_noise or math.isinf(getattr(guarantee, "epsilon", 0.0))
 
 
 def _claim_status(release: Release) -> str:
     guarantee = release.guarantee
-    if not isinstance(guarantee, Stated) or _voided(release.plan, guarantee):
+    if _voided(release.plan, guarantee):
         return "none"
     conditional = any(sentence.endswith(_UNKNOWN) for sentence in _sentences(release))
+    if isinstance(guarantee, SecretProtection):
+        return protection.CONDITIONAL if conditional else protection.FORMAL
     return "formal_dp_conditional" if conditional else "formal_dp"
 
 
 def _epsilon_delta(plan: Plan, guarantee: Stated) -> dict[str, Any]:
-    if isinstance(guarantee, MetricDP) or _voided(plan, guarantee):
+    if isinstance(guarantee, (MetricDP, SecretProtection)) or _voided(plan, guarantee):
         return {"epsilon": None, "delta": None}
     return {"epsilon": float(guarantee.epsilon), "delta": float(getattr(guarantee, "delta", 0.0))}
 
@@ -157,11 +165,14 @@ def _parameters(plan: Plan, guarantee: Stated) -> dict[str, Any]:
     if isinstance(guarantee, MetricDP):
         scale = None if _voided(plan, guarantee) else float(guarantee.epsilon)
         metric = {"metric": guarantee.metric, "unit": guarantee.unit, "scale": scale}
-    nothing = {"rho": None, "mu": None, "privacy_profile": None, "secret_protection": None}
+    secret = protection.parameters(guarantee) if isinstance(guarantee, SecretProtection) else None
+    nothing = {"rho": None, "mu": None, "privacy_profile": None, "secret_protection": secret}
     return {**_epsilon_delta(plan, guarantee), **nothing, "metric_dp": metric}
 
 
 def _unit(plan: Plan, guarantee: Stated) -> dict[str, Any]:
+    if isinstance(guarantee, SecretProtection):
+        return dict(protection.UNIT)
     local, user = not isinstance(guarantee, ApproxDP), guarantee.unit == "user"
     most = plan.params.get("max_contributions") if user else 1
     bounding = f"each {guarantee.unit} is drawn alone" if local else "each record adds at most one unit"
@@ -182,10 +193,11 @@ def _unit(plan: Plan, guarantee: Stated) -> dict[str, Any]:
 
 def _scope(plan: Plan, guarantee: Stated) -> dict[str, Any]:
     void = _NOTHING_HOLDS if _voided(plan, guarantee) else ()
-    private, user = not isinstance(guarantee, ApproxDP), guarantee.unit == "user"
+    private, user = not isinstance(guarantee, _CENTRAL), guarantee.unit == "user"
     units = (_USER, *(() if plan.adjacency == "replace-one" else (_SOME,))) if user else _RECORD
     sent = (_SENT,) if backend(plan.event) == "randomgen" and not private else ()  # gradients may come from several
-    unprotected = [f"the number of {guarantee.unit}s"] if plan.num_records is not None else []
+    counted = guarantee.unit if isinstance(guarantee, ApproxDP) else "record"
+    unprotected = [f"the number of {counted}s"] if plan.num_records is not None else []
     unprotected += [_DOMAIN + name for name in plan.label_columns]
     unprotected += [_CLEAR + name for name in plan.kept_columns]
     unprotected += _in_clear(plan)
@@ -338,7 +350,7 @@ def _release(data: dict[str, Any]) -> Release:
         delta=data["parameters"]["delta"],
         adjacency=data["adjacency"].replace("_", "-"),
         num_records=data["source"]["n_units"],
-        num_rows=data["output"]["n_records"] if isinstance(guarantee, ApproxDP) else None,
+        num_rows=data["output"]["n_records"] if isinstance(guarantee, _CENTRAL) else None,
         model_ids={entry["kind"]: entry["id"] for entry in data["public_inputs"]},
         account=accounting["accountant"],
         discretisation=accounting["discretisation"]["interval"] or 0.0,
@@ -368,6 +380,8 @@ def _guarantee(data: dict[str, Any]) -> Guarantee:
         for entry in data["accounting"]["assumptions"]
         if entry["name"] not in (OS_RANDOMNESS, REVIEWED)
     )
+    if data["definition"] == protection.DEFINITION:
+        return protection.guarantee_of(parameters[protection.DEFINITION], sentences)
     if data["definition"] == "metric_dp":
         metric = parameters["metric_dp"]
         scale = math.inf if metric["scale"] is None else metric["scale"]

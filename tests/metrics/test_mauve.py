@@ -3,9 +3,9 @@ import pytest
 from sklearn.cluster import KMeans
 
 from hf_dpsynth import data
+from hf_dpsynth.compute.kmeans import inertia, kmeans, with_ones
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.metrics.divergence import frontier_area
-from hf_dpsynth.metrics.kmeans import inertia, kmeans, with_ones
 from hf_dpsynth.metrics.mauve import Mauve, automatic_buckets, mauve
 from hf_dpsynth.models import SentenceEmbedder
 from hf_dpsynth.privacy.keys import public_generator

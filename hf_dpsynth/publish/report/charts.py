@@ -82,10 +82,11 @@ def budget(facts: PublicFacts, epsilon: float) -> Figure:
 def budget_table(facts: PublicFacts) -> Table:
     """Return the charges with their costs."""
     metric = facts.claim["parameters"]["metric_dp"] is not None
-    costs = ("scale per word",) if metric else ("DP epsilon alone", "DP epsilon so far")
+    secret = facts.claim["parameters"]["secret_protection"] is not None
+    costs = () if secret else ("scale per word",) if metric else ("DP epsilon alone", "DP epsilon so far")
     rows = []
     for row in facts.spent:
-        held = (loss(row.own),) if metric else (loss(row.own), loss(row.total))
+        held = (loss(row.own), loss(row.total))[: len(costs)]
         rows.append((row.name, *held, _state(row), row.reads, row.dates))
     most = max((row.count for row in facts.spent), default=1)
     return Table(

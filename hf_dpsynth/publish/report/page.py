@@ -25,9 +25,12 @@ from hf_dpsynth.publish.report.facts import PublicFacts
 from hf_dpsynth.publish.report.numerals import NONE, anything, figure, loss, percent
 from hf_dpsynth.publish.report.private import PrivateFacts
 
+_SECRET = "Secret protection, not differential privacy"
 _STATUS = {
     "formal_dp": ("good", "Formal guarantee"),
     "formal_dp_conditional": ("warn", "Formal guarantee, under assumptions that nobody has checked"),
+    "formal_secret_protection": ("warn", _SECRET),
+    "formal_secret_protection_conditional": ("warn", f"{_SECRET}, under assumptions that nobody has checked"),
     "empirical_only": ("warn", "No formal guarantee"),
     "none": ("bad", "NOT PRIVATE"),
 }
@@ -109,6 +112,7 @@ def _context(facts: PublicFacts, figures: Mapping[str, Figure], deniability: Den
         "facts": facts,
         "claim": claim,
         "metric": metric,
+        "secret": claim["parameters"]["secret_protection"],
         "tone": tone,
         "status": status,
         "title": card.title(claim),

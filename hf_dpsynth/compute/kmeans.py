@@ -1,4 +1,4 @@
-"""Lloyd's k-means for histograms of two sets: one matrix product an iteration, and a stop when few rows still move.
+"""Lloyd's k-means: one matrix product an iteration, and a stop when few rows still move.
 
 The scores x.c - |c|^2 / 2 of a block of rows come from one product in single precision; a column of ones in the rows
 carries the last term, and counts rows where they are summed. A bucket that lost its rows is moved to the row that is
