@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.privacy import accounting, secrets
+from hf_dpsynth.privacy.event_json import event_from_json, event_to_json
 from hf_dpsynth.privacy.secret_weights import Incidence, incidence, secret_weights
 from hf_dpsynth.privacy.secrets import GRID, SecretGaussianDpEvent, noisy_sums, reached, secret_allowance, usable
 
@@ -83,7 +84,7 @@ def test_only_weighted_sums_protect_secrets_and_they_have_no_epsilon():
         secrets.strength(ComposedDpEvent([COUNTS, GaussianDpEvent(1.0)]))
     with pytest.raises(PrivacyError):
         accounting.epsilon(COUNTS, 1e-5)
-    assert accounting.event_from_json(accounting.event_to_json(COUNTS)) == COUNTS
+    assert event_from_json(event_to_json(COUNTS)) == COUNTS
 
 
 @settings(max_examples=60, deadline=None)
