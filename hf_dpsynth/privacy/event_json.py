@@ -17,6 +17,7 @@ from dp_accounting import (
 )
 
 from hf_dpsynth.errors import PrivacyError
+from hf_dpsynth.privacy.limited_domain import LimitedDomainDpEvent
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
 from hf_dpsynth.privacy.picks import BoundedRangeDpEvent
 from hf_dpsynth.privacy.tokens import TokensDpEvent
@@ -35,6 +36,7 @@ _SERIALISED: dict[str, type[DpEvent]] = {
         DiscreteGaussianDpEvent,
         ExponentialWordDpEvent,
         GaussianDpEvent,
+        LimitedDomainDpEvent,
         MultivariateLaplaceDpEvent,
         NoOpDpEvent,
         NonPrivateDpEvent,
