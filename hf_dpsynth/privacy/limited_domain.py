@@ -10,8 +10,8 @@ candidate, X there and Y here: a record moves one vote, or takes one from a cand
 both by one name. Then the K and the threshold have the same names on both sides, and each score moves by 0 to 1 in one
 direction (one vote), or by at most 1 (a replacement): h'(Y) - h(X) too, as X left and Y came. So each pick has a loss
 of range epsilon: Gumbel noise of scale 1/epsilon gives the exponential mechanism, 2/epsilon where scores move both
-ways. The true names differ only where X or Y is picked, which needs to beat a threshold that is 1 + ln(1/delta)/epsilon
-(2 + 2 ln(1/delta)/epsilon) above a candidate that is at most 1 (2) votes below it: that has probability <= delta on
+ways. The true names differ only where X or Y is picked: it must beat a threshold that is 1 + ln(1/delta)/epsilon
+(2 + 2 ln(1/delta)/epsilon) above a candidate that is at most 1 (2) votes below it, which has probability <= delta on
 either side. Histograms of several labels compose in parallel, as a record votes in one. A replacement that changes its
 label moves one vote in each of two, which has half the range in both, at most half of rho together, and picks X or Y
 in either: there each threshold has delta/2.
