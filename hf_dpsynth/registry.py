@@ -40,6 +40,13 @@ _TABLE = (
         "Xie et al. 2024, arXiv:2403.01749",
         "hf_dpsynth.mechanisms.evolution.aug_pe:AugPE",
     ),
+    Entry(
+        "dp-eda",
+        "synthesize",
+        "(epsilon, delta)-DP per record",
+        "Gao et al., Generate Synthetic Text Approximating the Private Distribution with Differential Privacy",
+        "hf_dpsynth.mechanisms.evolution.dp_eda:DPEDA",
+    ),
     *(
         Entry(
             name,

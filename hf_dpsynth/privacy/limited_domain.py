@@ -25,6 +25,7 @@ import numpy as np
 from dp_accounting import DpEvent, NonPrivateDpEvent
 from scipy.optimize import brentq
 
+from hf_dpsynth.compute import nearest
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.privacy.keys import Key
 
@@ -89,6 +90,33 @@ def threshold(event: DpEvent, adjacency: str, labels: int = 1) -> float:
         return float(step)
     delta = event.delta / 2 if adjacency == "replace-one" and labels > 1 else event.delta
     return step + step * math.log(1 / delta) / event.epsilon
+
+
+def most_voted(
+    private: Sequence[np.ndarray],
+    candidates: Sequence[np.ndarray],
+    event: DpEvent,
+    *,
+    picks: int,
+    domain: int,
+    adjacency: str,
+    key: Key,
+) -> list[list[int]]:
+    """Pick, label by label, the candidates that most private rows are nearest to; see `limited_domain`.
+
+    Args:
+        private (`Sequence[np.ndarray]`): embeddings by label, each of shape (n_l, d), float32. Sensitive.
+        candidates (`Sequence[np.ndarray]`): embeddings by label, each of shape (m_l, d), m_l >= 1, float32. Public.
+        event (`DpEvent`): like all that follows, as for `limited_domain`.
+        picks (`int`): k.
+        domain (`int`): K.
+        adjacency (`str`): the neighbouring relation.
+        key (`Key`): secret randomness of this release alone.
+    Returns:
+        `list[list[int]]`: row numbers by label, best first. Public once it is committed.
+    """
+    counts = [nearest.votes(rows, group) for rows, group in zip(private, candidates, strict=True)]
+    return limited_domain(counts, event, picks=picks, domain=domain, adjacency=adjacency, key=key)
 
 
 def limited_domain(
