@@ -169,7 +169,9 @@ def test_labels_of_two_columns_and_one_label_alone_are_searched():
 
 
 def test_without_noise_the_rows_come_closer_to_the_private_texts():
-    """Over 12 runs without information closeness was .24 +- .015; the bound is five standard errors of four runs."""
+    """Closeness was .27 +- .034 in 16 runs without information and is .49 and .46 with it: the mean of four such runs
+    stays 0.1 below with five standard errors to spare, and votes that were ignored would pass once in five hundred.
+    """
     embedder, ds = StubEmbedder(), reviews(200)
     shares = {"neg": 0.5, "pos": 0.5}
 
@@ -185,7 +187,7 @@ def test_without_noise_the_rows_come_closer_to_the_private_texts():
     blind = np.mean([closeness(eda(ds, epsilon=1e-2, seed=seed, **same)) for seed in range(4)])
     for selection in (GAUSSIAN, LIMITED):
         exact = same | {"params": same["params"] | {"selection": selection}}
-        assert closeness(eda(ds, epsilon=math.inf, **exact)) > blind + 0.04
+        assert closeness(eda(ds, epsilon=math.inf, **exact)) > blind + 0.1
 
 
 def test_the_last_set_that_was_selected_comes_out_when_a_round_selects_none(monkeypatch):
