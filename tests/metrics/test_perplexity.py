@@ -201,12 +201,13 @@ def test_a_batch_shrinks_where_memory_is_short_and_the_figures_stay(monkeypatch)
     assert np.allclose(single.negative_log, whole.negative_log, rtol=1e-5)
 
 
-def test_a_generator_scores_each_text_alone_and_says_nothing_of_one_token(tiny):
-    generator = CausalLM.of(*tiny.load())
+def test_a_generator_scores_each_text_alone_and_says_nothing_of_one_token(one_thread):
+    tiny = TinyModel()  # whose layers the generator packs
     rows = ["", *texts(20), WORDS[0], " ".join(WORDS[:2])]
-    found = generator.perplexity(rows)
     words = [len(text.split()) for text in rows]
-    assert [bool(np.isnan(value)) for value in found] == [number < 2 for number in words]
     expected = [math.exp(one_by_one(text, tiny) / n) for text, n in zip(rows, words, strict=True) if n >= 2]
-    assert np.allclose(found[~np.isnan(found)], expected, rtol=1e-4)
+    generator = CausalLM.of(*tiny.load())
+    found = generator.perplexity(rows)
+    assert [bool(np.isnan(value)) for value in found] == [number < 2 for number in words]
+    assert np.allclose(found[~np.isnan(found)], expected, rtol=1e-3)
     assert generator.perplexity([]).shape == (0,)

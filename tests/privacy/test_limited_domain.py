@@ -174,6 +174,11 @@ def test_a_domain_of_all_candidates_and_more_has_a_threshold_above_zero_votes(ca
     (rows,) = limited_domain([votes], event, picks=2, domain=3, adjacency="add-remove", key=key)
     # beyond the domain lie as many votes again, so that nothing can be picked
     assert len(rows) == (min(2, candidates) if candidates <= 3 else 0)
+    sharp, seen = LimitedDomainDpEvent(400.0, 2, 1e-6), []  # whose threshold is 1.03, and its noise next to nothing
+    for votes in (1, 2):
+        same = {"picks": 2, "domain": 3, "adjacency": "add-remove", "key": key}
+        seen.append(len(limited_domain([np.full(candidates, votes)], sharp, **same)[0]))
+    assert seen == [0, min(2, candidates) if candidates <= 3 else 0]
 
 
 def test_an_empty_label_gives_a_set_that_may_be_empty_and_no_error():
