@@ -211,7 +211,7 @@ def synthesize(
         public (`Dataset` or `Sequence[str]`, *optional*): for mechanisms that take public data. In fine-tuning:
             held-out public rows with the text and label columns of `ds`, or texts where there is no label column. The
             mean loss on at most 256 of them is reported at each checkpoint; it changes nothing, and a run may be
-            resumed with others.
+            resumed with others. In `dp-eda`: rows of the same kind, from which the search starts.
         secrets (*optional*): for mechanisms that protect listed secrets.
         params (`dict`, *optional*): fields of the mechanism, only with a name.
         generator (`str` or `TextGenerator`, *optional*): a short name, Hub id, path or object; `"smollm2-135m"` when
