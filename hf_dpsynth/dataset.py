@@ -212,7 +212,7 @@ def synthesize(
         public (`Dataset` or `Sequence[str]`, *optional*): for mechanisms that take public data. In fine-tuning:
             held-out public rows with the text and label columns of `ds`, or texts where there is no label column. The
             mean loss on at most 256 of them is reported at each checkpoint; it changes nothing, and a run may be
-            resumed with others.
+            resumed with others. In `dp-eda`: rows of the same kind, from which the search starts.
         secrets (`str`, `Callable` or detector, *optional*): for mechanisms that protect listed secrets: a column of
             lists, which is not in the output, a function from a text to its secrets, or `"regex"`, `"spacy"`,
             `"presidio"` (`hf_dpsynth.secrets`). Rows without a listed secret get no protection.

@@ -33,6 +33,7 @@ class Facts:
         unit (`str`): whose contribution is protected: `"record"` or `"user"`.
         mu (`float`, *optional*): mu of Gaussian DP at the target, of which shares are given to parts of a mechanism;
             None without a target.
+        delta (`float`, *optional*): the delta of the target, of which parts go to events that may fail.
     """
 
     num_records: int | None = None
@@ -42,6 +43,7 @@ class Facts:
     adjacency: str = "add-remove"
     unit: str = "record"
     mu: float | None = None
+    delta: float | None = None
 
     @property
     def buys_proportions(self) -> bool:

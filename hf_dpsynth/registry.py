@@ -47,6 +47,13 @@ _TABLE = (
         "Wang et al. 2025, arXiv:2510.10990",
         "hf_dpsynth.mechanisms.evolution.sec_pe:SecPE",
     ),
+    Entry(
+        "dp-eda",
+        "synthesize",
+        "(epsilon, delta)-DP per record",
+        "Gao et al., Generate Synthetic Text Approximating the Private Distribution with Differential Privacy",
+        "hf_dpsynth.mechanisms.evolution.dp_eda:DPEDA",
+    ),
     *(
         Entry(
             name,

@@ -7,23 +7,19 @@ start token; logarithms are taken in float32, sums in float64.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hf_dpsynth.devices import rows_that_fit
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.extras import need
 from hf_dpsynth.logging import HIDDEN, progress_bar
 from hf_dpsynth.metrics.base import Metric, Result, check_count, check_texts
+from hf_dpsynth.models.likelihood import context, negative_log, start_token
 
 if TYPE_CHECKING:
     from hf_dpsynth.models.causal_lm import CausalLM
-
-_COPIES = 3  # of a token's logits in float32 that are alive at once
-_WIDTHS = (16, 32, 64, 128, 256, 512)  # further widths are multiples of the last
 
 
 class Likelihoods(NamedTuple):
@@ -96,22 +92,15 @@ def likelihoods(
     """
     _check_options(max_tokens, batch_tokens)
     start = _start_token(tokenizer) if add_start_token else []
-    limit = max(1, min(max_tokens, _context(model) - len(start)))
+    limit = max(1, min(max_tokens, context(model) - len(start)))
     rows = check_texts(texts, what)
     # not verbose: a tokenizer's warning of a text beyond the context gives its number of tokens
     encoded: list[list[int]] = tokenizer(rows, add_special_tokens=False, verbose=False)["input_ids"] if rows else []
-    negative_log, num_tokens = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
     kept = [start + tokens[:limit] for tokens in encoded]
     hidden = {} if public else {"bar_format": HIDDEN}
-    fitting = rows_that_fit(_COPIES * 4 * int(model.config.get_text_config().vocab_size), batch_tokens, model.device)
     with progress_bar(total=len(rows), desc=f"Scoring {what}", unit=" texts", **hidden) as bar:
-        for places in _batches([len(tokens) for tokens in kept], fitting):
-            scored = [max(0, len(kept[place]) - 1) for place in places]
-            if max(scored) > 0:
-                negative_log[places] = _negative_log([kept[place] for place in places], model)
-                num_tokens[places] = scored
-            bar.update(len(places))
-    return Likelihoods(negative_log, num_tokens, sum(len(tokens) > limit for tokens in encoded))
+        found, scored = negative_log(kept, model, batch_tokens=batch_tokens, done=bar.update)
+    return Likelihoods(found, scored, sum(len(tokens) > limit for tokens in encoded))
 
 
 def generator_perplexity(
@@ -258,48 +247,9 @@ def _loaded(model: Any) -> tuple[Any, Any]:
 
 
 def _start_token(tokenizer: Any) -> list[int]:
-    start = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+    start = start_token(tokenizer)
     if start is None:
         raise ConfigError(
             "the model has no start token. Pass add_start_token=False to score from the second token on."
         )
-    return [int(start)]
-
-
-def _context(model: Any) -> int:
-    return int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 1 << 30)
-
-
-def _batches(lengths: list[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Yield the places of texts of one width, longest first, so that the largest batch shows what memory it takes."""
-    order = sorted(range(len(lengths)), key=lambda place: lengths[place], reverse=True)
-    while order:
-        width = _width(lengths[order[0]])
-        rows = max(1, batch_tokens // width)
-        batch = [place for place in order[:rows] if _width(lengths[place]) == width]
-        yield batch
-        order = order[len(batch) :]
-
-
-def _width(length: int) -> int:
-    return next((width for width in _WIDTHS if length <= width), -(-length // _WIDTHS[-1]) * _WIDTHS[-1])
-
-
-def _negative_log(encoded: list[list[int]], model: Any) -> np.ndarray:
-    """Return -log p of each row's tokens after its first, shape (rows,)."""
-    torch = need("torch", extra="models", what="perplexity")
-    width = min(_width(max(len(tokens) for tokens in encoded)), _context(model))
-    tokens = torch.zeros((len(encoded), width), dtype=torch.long)
-    mask = torch.zeros((len(encoded), width), dtype=torch.long)
-    for row, found in enumerate(encoded):
-        tokens[row, : len(found)] = torch.tensor(found)
-        mask[row, : len(found)] = 1
-    with torch.inference_mode():
-        tokens, mask = tokens.to(model.device), mask.to(model.device)
-        logits = model(input_ids=tokens, attention_mask=mask, use_cache=False).logits[:, :-1]
-        each = torch.nn.functional.cross_entropy(
-            logits.float().flatten(0, 1), tokens[:, 1:].flatten(), reduction="none"
-        ).view(len(encoded), -1)
-        sums = torch.where(mask[:, 1:] > 0, each, 0.0).double().sum(dim=1)
-    result: np.ndarray = sums.cpu().numpy()
-    return result
+    return [start]

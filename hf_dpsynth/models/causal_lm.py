@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from hf_dpsynth.devices import Devices, best_dtype
 from hf_dpsynth.errors import AssetError, ConfigError
 from hf_dpsynth.extras import need
@@ -18,6 +20,7 @@ from hf_dpsynth.logging import get_logger, progress_bar
 from hf_dpsynth.models.base import check_sampling
 from hf_dpsynth.models.catalog import model_id, pull
 from hf_dpsynth.models.key_value_cache import growing_cache
+from hf_dpsynth.models.likelihood import perplexities
 from hf_dpsynth.models.packed_linear import pack_linear_layers
 from hf_dpsynth.models.sampling import choose, row_uniforms
 
@@ -167,6 +170,10 @@ class CausalLM:
         loaded = _Loaded.of(model, tokenizer)
         made._loaded = loaded if ends is None else replace(loaded, ends=ends)
         return made
+
+    def perplexity(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the perplexity of each public or privatized text, NaN for one of fewer than two tokens."""
+        return perplexities(texts, *self.load())
 
     def load(self) -> tuple[Any, Any]:
         """Return the torch model and its tokenizer, loading them at the first use: for scoring, not for training.

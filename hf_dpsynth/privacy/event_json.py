@@ -17,6 +17,7 @@ from dp_accounting import (
 )
 
 from hf_dpsynth.errors import PrivacyError
+from hf_dpsynth.privacy.limited_domain import LimitedDomainDpEvent
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
 from hf_dpsynth.privacy.picks import BoundedRangeDpEvent
 from hf_dpsynth.privacy.secrets import SecretGaussianDpEvent
@@ -36,6 +37,7 @@ _SERIALISED: dict[str, type[DpEvent]] = {
         DiscreteGaussianDpEvent,
         ExponentialWordDpEvent,
         GaussianDpEvent,
+        LimitedDomainDpEvent,
         MultivariateLaplaceDpEvent,
         NoOpDpEvent,
         NonPrivateDpEvent,

@@ -3,6 +3,7 @@
 from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent
 
 from hf_dpsynth.privacy.accounting import leaves
+from hf_dpsynth.privacy.limited_domain import LimitedDomainDpEvent
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
 from hf_dpsynth.privacy.secrets import SecretGaussianDpEvent
 from hf_dpsynth.privacy.tokens import TokensDpEvent
@@ -19,6 +20,7 @@ _WORDS: dict[type[DpEvent], str] = {
     TwoSidedGeometricDpEvent: "with noise on its place in a list of words",
     TagResponseDpEvent: "whose tag is kept or drawn at random",
 }
+_GRADIENTS = (GaussianDpEvent, PoissonSampledDpEvent)
 
 
 def access(leaf: DpEvent, count: int, unit: str) -> str:
@@ -26,6 +28,14 @@ def access(leaf: DpEvent, count: int, unit: str) -> str:
     if isinstance(leaf, DiscreteGaussianDpEvent):
         moves = "one count" if len(leaf.shifts) == 1 else f"{len(leaf.shifts)} counts"
         return f"{count} x a vector of counts, of which a {unit} moves {moves}, with noise of sigma {leaf.sigma:.6g}"
+    if isinstance(leaf, LimitedDomainDpEvent):
+        picks = (
+            f"at most {leaf.picks} names of the largest counts, each with Gumbel noise at epsilon {leaf.epsilon:.6g}"
+        )
+        return (
+            f"{count} x the order of {picks}, above a threshold that fails with probability {leaf.delta:.6g}, of "
+            f"vectors in which a {unit} has one count"
+        )
     if type(leaf) in _WORDS:
         return f"{count} x each word of each text, {_WORDS[type(leaf)]} at scale {leaf.epsilon:.6g}"
     if isinstance(leaf, TokensDpEvent):
@@ -45,10 +55,15 @@ def access(leaf: DpEvent, count: int, unit: str) -> str:
     return f"{count} x {type(leaf).__name__}"
 
 
+def clips_gradients(event: DpEvent) -> bool:
+    """Return whether a release is a sum of clipped gradients."""
+    return not {type(leaf) for leaf in leaves(event)}.isdisjoint(_GRADIENTS)
+
+
 def backend(event: DpEvent) -> str:
     """Return what draws the noise; where counts stand beside gradients, what is not exact counts."""
     kinds = {type(leaf) for leaf in leaves(event)}
-    if kinds & {*_WORDS, TokensDpEvent, GaussianDpEvent, PoissonSampledDpEvent}:
+    if kinds & {*_WORDS, TokensDpEvent, LimitedDomainDpEvent, *_GRADIENTS}:
         return "randomgen"
     return "opendp" if kinds & {DiscreteGaussianDpEvent, SecretGaussianDpEvent} else "none"
 

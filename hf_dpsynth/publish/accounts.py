@@ -11,7 +11,7 @@ from typing import Any
 from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent
 
 from hf_dpsynth.errors import HfDpsynthError
-from hf_dpsynth.privacy.accounting import epsilon, leaves, rdp_epsilon
+from hf_dpsynth.privacy.accounting import epsilon, extra_delta, leaves, rdp_epsilon
 from hf_dpsynth.privacy.event_json import event_from_json
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
 from hf_dpsynth.privacy.scales import scales
@@ -22,6 +22,7 @@ from hf_dpsynth.publish import protection
 _TOLERANCE = 1e-6  # transforms of the same version differ in the last digits between machines
 _MOST_KINDS, _MOST_CELLS = 32, 1e9  # about half a minute each on one core
 _LEAST_NOISE, _MOST_NOISE = 1e-5, 2e6
+_LEAST_RHO, _MOST_RHO = 1e-15, 1e12
 _ADDED: dict[str, tuple[str, tuple[type[DpEvent], ...]]] = {
     "metric_dp": ("metric_dp.scale", (WordDpEvent, TagResponseDpEvent)),
     "local_dp": ("epsilon", (TokensDpEvent,)),
@@ -107,14 +108,17 @@ def _cost(facts: dict[str, Any], event: DpEvent, counts: Counter[DpEvent]) -> li
     claimed, stated = facts["parameters"]["epsilon"], facts["parameters"]["delta"]
     if claimed is None:
         return []
-    delta = stated - sum(facts["accounting"]["extra_deltas"])
+    extra, listed = extra_delta(event), math.fsum(facts["accounting"]["extra_deltas"])
+    if not math.isclose(extra, listed, rel_tol=1e-9):
+        return [f"accounting.extra_deltas: {listed:.6g} in all, the events have {extra:.6g}"]
+    delta = stated - extra
     if not 0 < delta < 1 or not 0 < claimed < math.inf:
         return [f"parameters.delta: {short(stated)} less the extra deltas, with epsilon {short(claimed)}, is no claim"]
-    cost = _recomputed(facts, event, counts, delta)
+    cost = _recomputed(facts, event, counts, stated)
     if isinstance(cost, str):
         return [cost]
     if not claimed * (1 + _TOLERANCE) >= cost:
-        return [f"parameters.epsilon: claimed {claimed:.6g}, the events cost {cost:.6g} at delta {delta:.6g}"]
+        return [f"parameters.epsilon: claimed {claimed:.6g}, the events cost {cost:.6g} at delta {stated:.6g}"]
     return []
 
 
@@ -143,6 +147,8 @@ def _excess(counts: Counter[DpEvent], interval: float) -> str:
             noise, shifts = inner.sigma, inner.shifts
         elif isinstance(inner, GaussianDpEvent):
             noise = inner.noise_multiplier
+        elif not _LEAST_RHO <= getattr(inner, "rho", 1.0) <= _MOST_RHO:
+            return f"accounting.events: a cost of {inner.rho:.6g} in zCDP is out of the range of any plan"
         else:
             continue
         if not _LEAST_NOISE <= noise <= _MOST_NOISE:

@@ -15,7 +15,7 @@ from hf_dpsynth.guarantees import ApproxDP, LocalDP, MetricDP, SecretProtection
 from hf_dpsynth.mechanisms.base import further_models, input_role
 from hf_dpsynth.mechanisms.planning import plan_privatization, privacy_unit, unit_assumptions
 from hf_dpsynth.plans import Facts, Plan
-from hf_dpsynth.privacy.accounting import leaves, target_mu
+from hf_dpsynth.privacy.accounting import extra_delta, leaves, target_mu
 from hf_dpsynth.privacy.scales import scales
 from hf_dpsynth.publish.accounts import READING, short
 
@@ -80,7 +80,10 @@ def _synthesized(mechanism: Any, plan: Plan) -> list[str]:
     unit, _ = privacy_unit(mechanism, held.unit)
     found = _missing(unit_assumptions(mechanism, plan.adjacency, unit, plan.unit_column), held.assumptions)
     mu = target_mu(held.epsilon, held.delta)
-    forms = [Facts(labels=labels, adjacency=plan.adjacency, num_records=plan.num_records, mu=mu) for labels in _LABELS]
+    # a voided claim has no delta, so what parts of it stood for is read off the events
+    delta = held.delta or 2 * extra_delta(plan.event) or None
+    known: dict[str, Any] = {"adjacency": plan.adjacency, "num_records": plan.num_records, "mu": mu, "delta": delta}
+    forms = [Facts(labels=labels, **known) for labels in _LABELS]
     actual = leaves(plan.event)
     if all(leaves(mechanism.event(plan.noise_multiplier, form)) != actual for form in forms):
         found.append(f"accounting.events: not those of {mechanism.name} with these parameters and this noise")

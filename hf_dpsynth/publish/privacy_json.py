@@ -16,10 +16,10 @@ from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.guarantees import ApproxDP, Guarantee, LocalDP, MetricDP, SecretProtection
 from hf_dpsynth.models import catalog
 from hf_dpsynth.plans import Plan
-from hf_dpsynth.privacy.accounting import leaves
+from hf_dpsynth.privacy.accounting import extra_delta, leaves
 from hf_dpsynth.privacy.event_json import event_from_json, event_to_json
 from hf_dpsynth.publish import protection
-from hf_dpsynth.publish.accesses import access, backend, sampling
+from hf_dpsynth.publish.accesses import access, backend, clips_gradients, sampling
 from hf_dpsynth.publish.accounts import READING, short
 from hf_dpsynth.release import Release, Rows
 
@@ -176,7 +176,7 @@ def _unit(plan: Plan, guarantee: Stated) -> dict[str, Any]:
     local, user = not isinstance(guarantee, ApproxDP), guarantee.unit == "user"
     most = plan.params.get("max_contributions") if user else 1
     bounding = f"each {guarantee.unit} is drawn alone" if local else "each record adds at most one unit"
-    if backend(plan.event) == "randomgen" and not local:
+    if clips_gradients(plan.event):
         cut = f", cut at {plan.params['max_tokens']} tokens," if "max_tokens" in plan.params else ""
         bounding = f"each record{cut} has its gradient clipped to a norm, in every batch that it enters"
         if user:
@@ -195,7 +195,7 @@ def _scope(plan: Plan, guarantee: Stated) -> dict[str, Any]:
     void = _NOTHING_HOLDS if _voided(plan, guarantee) else ()
     private, user = not isinstance(guarantee, _CENTRAL), guarantee.unit == "user"
     units = (_USER, *(() if plan.adjacency == "replace-one" else (_SOME,))) if user else _RECORD
-    sent = (_SENT,) if backend(plan.event) == "randomgen" and not private else ()  # gradients may come from several
+    sent = (_SENT,) if clips_gradients(plan.event) else ()  # gradients may come from several
     counted = guarantee.unit if isinstance(guarantee, ApproxDP) else "record"
     unprotected = [f"the number of {counted}s"] if plan.num_records is not None else []
     unprotected += [_DOMAIN + name for name in plan.label_columns]
@@ -255,7 +255,7 @@ def _accounting(release: Release) -> dict[str, Any]:
         "composition": "filter" if plan.account == "rdp" else "fixed",
         "events": event_to_json(plan.event),
         "relation": plan.adjacency.replace("-", "_"),
-        "extra_deltas": [],
+        "extra_deltas": [extra] if (extra := extra_delta(plan.event)) else [],
         "discretisation": {"interval": plan.discretisation or None, "rounding": ROUNDING},
         "assumptions": assumptions,
         "sampling": {"assumed": drawn, "actual": drawn},

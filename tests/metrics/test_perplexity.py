@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from hf_dpsynth import devices
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.metrics.perplexity import Likelihoods, Perplexity, generator_perplexity, likelihoods, perplexity
+from hf_dpsynth.models.causal_lm import CausalLM
 
 WORDS = [f"w{number}" for number in range(20)]
 
@@ -198,3 +199,15 @@ def test_a_batch_shrinks_where_memory_is_short_and_the_figures_stay(monkeypatch)
     single = likelihoods(texts, model, tokenizer)
     assert len(calls) - many > many
     assert np.allclose(single.negative_log, whole.negative_log, rtol=1e-5)
+
+
+def test_a_generator_scores_each_text_alone_and_says_nothing_of_one_token(one_thread):
+    tiny = TinyModel()  # whose layers the generator packs
+    rows = ["", *texts(20), WORDS[0], " ".join(WORDS[:2])]
+    words = [len(text.split()) for text in rows]
+    expected = [math.exp(one_by_one(text, tiny) / n) for text, n in zip(rows, words, strict=True) if n >= 2]
+    generator = CausalLM.of(*tiny.load())
+    found = generator.perplexity(rows)
+    assert [bool(np.isnan(value)) for value in found] == [number < 2 for number in words]
+    assert np.allclose(found[~np.isnan(found)], expected, rtol=1e-3)
+    assert generator.perplexity([]).shape == (0,)
