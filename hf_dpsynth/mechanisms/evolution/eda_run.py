@@ -15,8 +15,10 @@ from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import get_logger, progress_bar
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, label_shares, largest_remainder
 from hf_dpsynth.mechanisms.evolution import prompts
-from hf_dpsynth.mechanisms.evolution.decoding import Decoder, can_score, decoded, load_decoder, readable
+from hf_dpsynth.mechanisms.evolution.decoding import can_score, decoded, readable
 from hf_dpsynth.mechanisms.evolution.gaussian_search import Gaussians, unit_rows
+from hf_dpsynth.models.base import Inverter
+from hf_dpsynth.models.inverter import load_inverter
 from hf_dpsynth.plans import Label, Plan
 from hf_dpsynth.privacy.keys import public_generator, public_seed
 from hf_dpsynth.privacy.limited_domain import most_voted
@@ -39,7 +41,7 @@ def check_public(mechanism: "DPEDA", public: PublicInputs, plan: Plan) -> None:
         ConfigError: `public=` has no text of a declared label, or the inverter is of another embedder.
     """
     if mechanism.inverter is not None:
-        load_decoder(mechanism.inverter, encoder=public.embedder, generator=public.generator, public_texts=())
+        load_inverter(mechanism.inverter, encoder=public.embedder, generator=public.generator, public_texts=())
     if mechanism.perplexity_limit is not None and not can_score(public.generator):
         logger.warning("the generator has no .perplexity: the perplexity filter of dp-eda is off.")
     wanted = mechanism.per_label(mechanism.num_initial, len(plan.labels))
@@ -70,11 +72,11 @@ class Offspring:
     Args:
         mechanism (`DPEDA`): the hyper-parameters.
         public (`PublicInputs`): the models.
-        decoder (`Decoder`): turns embeddings into texts.
+        decoder (`Inverter`): turns embeddings into texts.
         parents (`Sequence[str]`): texts, best first, at least one. Privatized.
     """
 
-    def __init__(self, mechanism: "DPEDA", public: PublicInputs, decoder: Decoder, parents: Sequence[str]) -> None:
+    def __init__(self, mechanism: "DPEDA", public: PublicInputs, decoder: Inverter, parents: Sequence[str]) -> None:
         self.mechanism, self.public, self.decoder, self.parents = mechanism, public, decoder, list(parents)
         self.law = Gaussians(embed(public, self.parents), mechanism.smoothing, mechanism.components)
 
@@ -265,7 +267,7 @@ class Search:
             )
         return [text or worded[row % len(worded)] for row, text in enumerate(texts)]
 
-    def _decoder(self, number: int) -> Decoder:
+    def _decoder(self, number: int) -> Inverter:
         """Return what decodes embeddings of a label; a trained inverter serves all labels."""
         if self.mechanism.inverter is not None and number:
             return self.decoder_of(0)
@@ -288,9 +290,9 @@ class Search:
         return self._private
 
 
-def decoder(mechanism: "DPEDA", public: PublicInputs, texts: Sequence[str]) -> Decoder:
+def decoder(mechanism: "DPEDA", public: PublicInputs, texts: Sequence[str]) -> Inverter:
     """Return what turns embeddings into texts, with the public texts that it may fall back to."""
-    return load_decoder(mechanism.inverter, encoder=public.embedder, generator=public.generator, public_texts=texts)
+    return load_inverter(mechanism.inverter, encoder=public.embedder, generator=public.generator, public_texts=texts)
 
 
 def more(
