@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-_ROW_INDEPENDENT = "the embedder embeds each row independently of the others: unknown"
+_ROW_INDEPENDENT = {
+    "embedder": "the embedder embeds each row independently of the others: unknown",
+    "generator": "the generator reads each prompt independently of the others, on this machine: unknown",
+}
 
 
 def privatize(
@@ -215,7 +218,7 @@ def synthesize(
         secrets (*optional*): for mechanisms that protect listed secrets.
         params (`dict`, *optional*): fields of the mechanism, only with a name.
         generator (`str` or `TextGenerator`, *optional*): a short name, Hub id, path or object; `"smollm2-135m"` when
-            missing. It never sees private text.
+            missing. It never sees private text, but for `dp-icl` and `invisible-ink`, which show it to a local model.
         embedder (`str` or `Embedder`, *optional*): likewise; `"minilm"` when missing.
         budget (`PrivacyBudget`, *optional*): a budget across runs to charge.
         out (`str` or path, *optional*): the run directory; in memory and without resume when missing.
@@ -275,6 +278,7 @@ def synthesize(
     models_used = getattr(found, "models_used", ("generator", "embedder"))
     if embedder is not None and "embedder" not in models_used:
         raise ConfigError(f"{found.name} takes no embedder=; leave it out.")
+    shown = [role for role in getattr(found, "reads_private", ("embedder",)) if role in models_used]
     plan = plan_synthesis(
         found,
         epsilon=epsilon,
@@ -288,7 +292,7 @@ def synthesize(
         adjacency=adjacency,
         unit=unit,
         account="pld" if budget is None else "rdp",
-        assumptions=() if _is_ours(inputs.embedder) or "embedder" not in models_used else (_ROW_INDEPENDENT,),
+        assumptions=tuple(_ROW_INDEPENDENT[role] for role in shown if not _is_ours(getattr(inputs, role))),
         seed=check_seed(seed),
         model_ids={role: _model_id(getattr(inputs, role)) for role in models_used},
         text_column=column,

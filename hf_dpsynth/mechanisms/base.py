@@ -70,6 +70,9 @@ class Synthesizer(Protocol):
     # reads columns of conversations has reads_messages = True and yields them as `columns.write_messages` does.
     # A mechanism that can be told that its public inputs do not fit has prepare(public, plan, store), which a new run
     # calls before anything is reserved or charged.
+    # A mechanism some of whose fields follow from declared facts when missing has fitted(facts), which returns the one
+    # that is planned: its event is then a function of its fields alone, and its run reads them off the plan.
+    # A mechanism that shows private text to a model names its role in `reads_private`, ("embedder",) when missing.
     # A mechanism that takes `public=` names it in `takes`.
     # A mechanism that can make further rows from what it released also has
     # sampler(public, plan, store) -> Callable[[released rows, number of rows, seed], rows].

@@ -282,7 +282,10 @@ def _guess(unit_event: DpEvent, mu: float) -> float:
         if isinstance(leaf, PoissonSampledDpEvent)
     )
     if sampled:
-        return 1 / math.sqrt(math.log1p(mu**2 / sampled))
+        # the noise of a step is a public multiple of the multiplier
+        steps = (leaf.event for leaf in counts if isinstance(leaf, PoissonSampledDpEvent))
+        unit = min(getattr(step, "noise_multiplier", 1.0) for step in steps)
+        return 1 / (unit * math.sqrt(math.log1p(mu**2 / sampled)))
     steps = sum(count for leaf, count in counts.items() if isinstance(leaf, GaussianDpEvent))
     votes = sum(2 * getattr(leaf, "rho", 0.0) * count for leaf, count in counts.items())
     return math.sqrt((votes + steps) or 1.0) / mu
