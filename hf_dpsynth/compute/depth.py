@@ -1,4 +1,4 @@
-"""Tukey depth along given directions: how deep among private points does a public one lie?
+"""Tukey depth along given directions: how deep a public point lies among private ones.
 
 The one rule: a point's projections are a function of that point alone, summed in float64 in an order that no other
 point changes, so that one more point moves a depth by 0 or 1 and never by a rounding. Source: Tukey 1975.

@@ -198,6 +198,17 @@ def check_choice(mechanism: str, name: str, value: Any, known: Sequence[str]) ->
         raise ConfigError(f"{mechanism}: {name} is {value!r}; it must be one of {', '.join(known)}")
 
 
+def check_flag(mechanism: str, name: str, value: Any) -> None:
+    """Refuse a field of a mechanism that is not true or false.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    check_one(mechanism, name, value)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{mechanism}: {name} is {value!r}; it must be true or false")
+
+
 def largest_remainder(total: int, shares: Sequence[float]) -> list[int]:
     """Split a total into whole numbers by shares; ties go to the earlier one.
 

@@ -283,8 +283,8 @@ def _guess(unit_event: DpEvent, mu: float) -> float:
     )
     if sampled:
         # the noise of a step is a public multiple of the multiplier
-        steps = (leaf.event for leaf in counts if isinstance(leaf, PoissonSampledDpEvent))
-        unit = min(getattr(step, "noise_multiplier", 1.0) for step in steps)
+        inner = (leaf.event for leaf in counts if isinstance(leaf, PoissonSampledDpEvent))
+        unit = min(getattr(event, "noise_multiplier", 1.0) for event in inner)
         return 1 / (unit * math.sqrt(math.log1p(mu**2 / sampled)))
     steps = sum(count for leaf, count in counts.items() if isinstance(leaf, GaussianDpEvent))
     votes = sum(2 * getattr(leaf, "rho", 0.0) * count for leaf, count in counts.items())

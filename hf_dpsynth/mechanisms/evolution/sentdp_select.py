@@ -17,8 +17,8 @@ from dp_accounting import DpEvent, SelfComposedDpEvent
 
 from hf_dpsynth.compute.depth import tukey_depths
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_whole
-from hf_dpsynth.mechanisms.prediction.base import rounds_of, rows_of, sizes_and_shares, with_labels
+from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_flag, check_whole
+from hf_dpsynth.mechanisms.rounds import rounds_of, rows_of, sizes_and_shares, with_labels
 from hf_dpsynth.plans import Cost, Facts, Label, Plan
 from hf_dpsynth.privacy.keys import public_generator
 from hf_dpsynth.privacy.picks import pick_event, picks
@@ -58,7 +58,7 @@ class SentDPSelect:
     def __post_init__(self) -> None:
         for name in ("projections", *(() if self.picks is None else ("picks",))):
             check_whole(self.name, name, getattr(self, name), 1)
-        check_choice(self.name, "again", self.again, (True, False))
+        check_flag(self.name, "again", self.again)
 
     def fitted(self, facts: Facts) -> "SentDPSelect":
         """Return the mechanism with the number of picks that follows from what is declared.
@@ -85,8 +85,8 @@ class SentDPSelect:
         if deepest >= 10 * noise_multiplier:
             return ()
         return (
-            f"depths reach at most about {deepest:.3g} and the noise of a pick has scale {noise_multiplier:.3g}: texts "
-            f"are picked almost at random. About {int(20 * noise_multiplier * len(facts.labels)) + 1} records, fewer "
+            f"depths reach at most about {deepest:.3g} and the noise of a pick has scale {noise_multiplier:.3g}: the "
+            f"picks are almost random. About {int(20 * noise_multiplier * len(facts.labels)) + 1} records, fewer "
             "picks or a larger epsilon would do.",
         )
 

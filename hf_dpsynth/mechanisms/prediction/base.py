@@ -1,33 +1,30 @@
 """What the private prediction mechanisms share: prompts, texts in rounds, and public texts in the place of lost ones.
 
-A round makes one text of each label that wants one more, under one charge: labels have no record in common, so they
-are accounted in parallel. A text leaves through the ledger as a whole; if the process stops between charge and commit
-it is lost, and the row holds a text of the public prompt. So does a text that came out blank.
+A round makes one text of each label that wants one more, under one charge. A text leaves through the ledger as a
+whole; if the process stops between charge and commit it is lost, and the row holds a text of the public prompt. So
+does a text that came out blank.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from dp_accounting import ComposedDpEvent, DpEvent, NonPrivateDpEvent
+from dp_accounting import DpEvent
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_one, check_whole, label_shares, largest_remainder
+from hf_dpsynth.logging import progress_bar
+from hf_dpsynth.mechanisms.base import PublicInputs, check_one, check_whole
 from hf_dpsynth.mechanisms.evolution.prompts import describe
 from hf_dpsynth.mechanisms.prediction.models import Prompts, TokenModel, token_model
-from hf_dpsynth.plans import Facts, Plan
-from hf_dpsynth.privacy.accounting import target_mu
-from hf_dpsynth.privacy.keys import public_generator
+from hf_dpsynth.plans import Plan
+from hf_dpsynth.privacy.keys import Key, public_generator
 from hf_dpsynth.privacy.predictions import distribution
-from hf_dpsynth.privacy.records import PrivateRecords
-from hf_dpsynth.privacy.selection import count_event
 from hf_dpsynth.privacy.words import at_places, uniforms
 from hf_dpsynth.run import Run
 from hf_dpsynth.store import Store
 
-LABEL_SHARE = 0.05
 _MARK, _BETWEEN = "Example:", "\n\n"
 _TRIES = 3  # of a public text that must not be blank
 
@@ -164,76 +161,38 @@ def public_text(mechanism: PredictionMechanism, model: TokenModel, prompt: Promp
     return mechanism.subject
 
 
-def with_labels(texts: DpEvent, noise_multiplier: float, facts: Facts) -> DpEvent:
-    """Return the event of texts and, where proportions are bought, one histogram of labels with 5 % of mu squared."""
-    if not facts.buys_proportions:
-        return texts
-    sigma = label_noise(noise_multiplier, facts.mu)
-    return ComposedDpEvent([texts, NonPrivateDpEvent() if sigma == 0 else count_event(sigma, facts.adjacency)])
-
-
-def label_noise(noise_multiplier: float, mu: float | None) -> float:
-    """Return the noise of a bought label histogram: 5 % of the target's mu squared; 0 without privacy."""
-    return 0.0 if noise_multiplier == 0 or mu is None else 1 / (math.sqrt(LABEL_SHARE) * mu)
-
-
-def sizes_and_shares(
-    private: PrivateRecords, plan: Plan, run: Run, most: int | None = None
-) -> tuple[list[int], list[float]]:
-    """Return the rows of each label, and its share: declared, or bought from the budget.
+def texts_in_rounds(
+    mechanism: PredictionMechanism,
+    model: TokenModel,
+    plan: Plan,
+    run: Run,
+    sizes: Sequence[int],
+    event: Callable[[int], DpEvent],
+    text: Callable[[Prompt, int, int, Key], str],
+) -> list[list[str]]:
+    """Return the texts of each label, released round by round.
 
     Args:
-        private (`PrivateRecords`): the records. Sensitive.
-        plan (`Plan`): holds what is declared.
-        run (`Run`): whose ledger a bought histogram is released through.
-        most (`int`, *optional*): the most rows of a label; what is above goes to labels with room.
+        mechanism (`PredictionMechanism`): the one that is planned.
+        model (`TokenModel`): gives logits.
+        plan (`Plan`): names the labels.
+        run (`Run`): whose ledger every round is released through, as "text-000" and so on.
+        sizes (`Sequence[int]`): rows of each label. Public, like the number of rounds.
+        event (`Callable[[int], DpEvent]`): of a round.
+        text (`Callable[[Prompt, int, int, Key], str]`): draws one text from the prompt and the number of its label,
+            the number of the round and a secret key of its own.
     """
-    target = float(getattr(plan.guarantee, "epsilon", math.inf))
-    sigma = label_noise(plan.noise_multiplier or 0.0, target_mu(target, plan.delta))
-    weights = np.clip(np.asarray(label_shares(private, plan, run, sigma), dtype=np.float64), 0, None)
-    shares = weights / weights.sum() if weights.sum() > 0 else np.full(len(weights), 1 / len(weights))
-    sizes = largest_remainder(plan.num_rows or 0, shares.tolist())
-    if most is not None:
-        over = sum(max(0, size - most) for size in sizes)
-        sizes = [min(size, most) for size in sizes]
-        for _ in range(over):
-            sizes[int(np.argmin(sizes))] += 1
-    return sizes, shares.tolist()
+    prompts = [Prompt.of(mechanism, model, plan, label) for label in plan.labels]
+    made: list[list[str]] = [[] for _ in prompts]
+    for number in progress_bar(iterable=range(max(sizes)), desc=f"{mechanism.name} texts", unit="text"):
+        wanted = [label for label, size in enumerate(sizes) if size > number]
 
+        def draw(number: int = number, wanted: Sequence[int] = wanted) -> list[str]:
+            keys = [run.keys.derive(mechanism.name, number, label) for label in wanted]
+            return [text(prompts[label], label, number, key) for label, key in zip(wanted, keys, strict=True)]
 
-def most_of_a_label(facts: Facts) -> int | None:
-    """Return the most rows that a label can have: of declared shares, or all where shares are bought."""
-    if facts.num_rows is None or facts.buys_proportions:
-        return facts.num_rows
-    return max(largest_remainder(facts.num_rows, facts.proportions or (1.0,)))
-
-
-def rounds_of(name: str, given: int | None, facts: Facts) -> int:
-    """Return how often the largest label is drawn for.
-
-    Args:
-        name (`str`): of the field.
-        given (`int`, *optional*): what the user chose.
-        facts (`Facts`): what is declared.
-    Raises:
-        ConfigError: nothing was chosen and nothing follows, or the rows do not fit.
-    """
-    needed = most_of_a_label(facts)
-    if given is None:
-        if needed is None:
-            raise ConfigError(f"num_rows= must be given: the noise depends on it, unless {name} is.")
-        return needed
-    if facts.num_rows is not None and given * len(facts.labels) < facts.num_rows:
-        raise ConfigError(
-            f"{name} is {given}: {len(facts.labels)} labels with as many make fewer rows than num_rows="
-            f"{facts.num_rows}. Raise {name} or lower num_rows."
-        )
-    return given
-
-
-def rows_of(plan: Plan, made: Sequence[Sequence[str]]) -> Iterator[Row]:
-    """Yield the rows of the texts of each label in a public random order."""
-    pairs = [(label, text) for label, texts in zip(plan.labels, made, strict=True) for text in texts]
-    for place in public_generator(plan.seed, "row order").permutation(len(pairs)).tolist():
-        label, text = pairs[place]
-        yield {plan.text_column: text, **dict(zip(plan.label_columns, label, strict=True))}
+        found = run.ledger.release(f"text-{number:03d}", event(number), draw, about={"labels": wanted})
+        for label, released in zip(wanted, found or [""] * len(wanted), strict=True):
+            place = number * len(prompts) + label
+            made[label].append(released or public_text(mechanism, model, prompts[label], plan, place))
+    return made

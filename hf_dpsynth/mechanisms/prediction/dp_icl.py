@@ -15,21 +15,17 @@ import numpy as np
 from dp_accounting import DpEvent, SelfComposedDpEvent
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.logging import progress_bar
-from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_one, check_whole
+from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_flag, check_one, check_whole
 from hf_dpsynth.mechanisms.prediction.base import (
     PredictionMechanism,
     Prompt,
     is_over,
     likeliest,
-    public_text,
-    rounds_of,
-    rows_of,
-    sizes_and_shares,
     text_of,
-    with_labels,
+    texts_in_rounds,
 )
 from hf_dpsynth.mechanisms.prediction.models import Prompts, TokenModel, token_model
+from hf_dpsynth.mechanisms.rounds import rounds_of, rows_of, sizes_and_shares, with_labels
 from hf_dpsynth.plans import Cost, Facts, Plan
 from hf_dpsynth.privacy.keys import Key
 from hf_dpsynth.privacy.predictions import SampledPrompts, distribution, mean_distribution, noisy_largest
@@ -76,7 +72,7 @@ class DPICL(PredictionMechanism):
         for name in ("subsets", "shots", *(() if self.texts is None else ("texts",))):
             check_whole(self.name, name, getattr(self, name), 1)
         check_choice(self.name, "sample", self.sample, ("fresh", "kept"))
-        check_choice(self.name, "force", self.force, (True, False))
+        check_flag(self.name, "force", self.force)
         check_one(self.name, "rate", self.rate)
         rate = 1.0 if self.rate is None else self.rate
         if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate <= 1:
@@ -157,30 +153,14 @@ class DPICL(PredictionMechanism):
     def run(self, private: PrivateRecords, public: PublicInputs, plan: Plan, run: Run) -> Iterator[Row]:
         """Make the texts round by round and yield the rows."""
         held, model = DPICL(**plan.params), token_model(self.name, public.generator)
-        prompts = [Prompt.of(held, model, plan, label) for label in plan.labels]
         sizes, shares = sizes_and_shares(private, plan, run, held.texts)
-        rates = [held.rate_of(plan, share) for share in shares]
-        made: list[list[str]] = [[] for _ in plan.labels]
         sampling, noise = held.sampling(), plan.noise_multiplier or 0.0
-        for number in progress_bar(iterable=range(max(sizes)), desc="dp-icl texts", unit="text"):
-            wanted = [label for label, size in enumerate(sizes) if size > number]
 
-            def draw(number: int = number, wanted: list[int] = wanted) -> list[str]:
-                return [
-                    held.text(
-                        model,
-                        prompts[label],
-                        prompts[label].pieces(model, private.of_label(plan.labels[label])),
-                        (sampling, rates[label], noise),
-                        run.keys.derive("dp-icl", number, label),
-                    )
-                    for label in wanted
-                ]
+        def text(prompt: Prompt, label: int, number: int, key: Key) -> str:
+            pieces = prompt.pieces(model, private.of_label(plan.labels[label]))
+            return held.text(model, prompt, pieces, (sampling, held.rate_of(plan, shares[label]), noise), key)
 
-            found = run.ledger.release(f"text-{number:03d}", sampling.event(noise), draw)
-            for label, text in zip(wanted, found or [""] * len(wanted), strict=True):
-                place = number * len(prompts) + label
-                made[label].append(text or public_text(held, model, prompts[label], plan, place))
+        made = texts_in_rounds(held, model, plan, run, sizes, lambda number: sampling.event(noise), text)
         yield from rows_of(plan, made)
 
     def rate_of(self, plan: Plan, share: float) -> float:

@@ -16,19 +16,10 @@ import numpy as np
 from dp_accounting import DpEvent, NoOpDpEvent
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.logging import progress_bar
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_one, check_whole
-from hf_dpsynth.mechanisms.prediction.base import (
-    PredictionMechanism,
-    Prompt,
-    is_over,
-    public_text,
-    rows_of,
-    sizes_and_shares,
-    text_of,
-    with_labels,
-)
+from hf_dpsynth.mechanisms.prediction.base import PredictionMechanism, Prompt, is_over, text_of, texts_in_rounds
 from hf_dpsynth.mechanisms.prediction.models import TokenModel, token_model
+from hf_dpsynth.mechanisms.rounds import rows_of, sizes_and_shares, with_labels
 from hf_dpsynth.plans import Cost, Facts, Plan
 from hf_dpsynth.privacy.keys import Key, public_generator
 from hf_dpsynth.privacy.predictions import ClippedLogits, distribution
@@ -104,36 +95,22 @@ class InvisibleInk(PredictionMechanism):
     def run(self, private: PrivateRecords, public: PublicInputs, plan: Plan, run: Run) -> Iterator[Row]:
         """Make a text of each batch and yield the rows."""
         held, model = InvisibleInk(**plan.params), token_model(self.name, public.generator)
-        prompts = [Prompt.of(held, model, plan, label) for label in plan.labels]
         sizes, shares = sizes_and_shares(private, plan, run)
         batches = [
             held.batches(private, plan, label, (size, share))
             for label, size, share in zip(plan.labels, sizes, shares, strict=True)
         ]
-        made: list[list[str]] = [[] for _ in plan.labels]
         clipping, noise = held.clipping(), plan.noise_multiplier or 0.0
-        for number in progress_bar(iterable=range(max(sizes)), desc="invisible-ink texts", unit="text"):
-            wanted = [label for label, size in enumerate(sizes) if size > number]
 
-            def draw(number: int = number, wanted: list[int] = wanted) -> list[str]:
-                return [
-                    held.text(
-                        model,
-                        prompts[label],
-                        prompts[label].pieces(model, batches[label][number]),
-                        (clipping, clipping.bound(noise)),
-                        run.keys.derive("invisible-ink", number, label),
-                    )
-                    for label in wanted
-                ]
-
+        def event(number: int) -> DpEvent:
             # the first charge pays for all batches: no record is in two of them
-            event = NoOpDpEvent() if number else clipping.event(noise, plan.adjacency)
-            found = run.ledger.release(f"text-{number:03d}", event, draw, about={"batch": number})
-            for label, text in zip(wanted, found or [""] * len(wanted), strict=True):
-                place = number * len(prompts) + label
-                made[label].append(text or public_text(held, model, prompts[label], plan, place))
-        yield from rows_of(plan, made)
+            return NoOpDpEvent() if number else clipping.event(noise, plan.adjacency)
+
+        def text(prompt: Prompt, label: int, number: int, key: Key) -> str:
+            pieces = prompt.pieces(model, batches[label][number])
+            return held.text(model, prompt, pieces, (clipping, clipping.bound(noise)), key)
+
+        yield from rows_of(plan, texts_in_rounds(held, model, plan, run, sizes, event, text))
 
     def batches(
         self, private: PrivateRecords, plan: Plan, label: tuple[object, ...], wanted: tuple[int, float]
@@ -160,7 +137,12 @@ class InvisibleInk(PredictionMechanism):
         return found
 
     def text(
-        self, model: TokenModel, prompt: Prompt, pieces: list[list[int]], options: tuple[ClippedLogits, float], key: Key
+        self,
+        model: TokenModel,
+        prompt: Prompt,
+        pieces: list[list[int]],
+        options: tuple[ClippedLogits, float],
+        key: Key,
     ) -> str:
         """Return one text of one batch: a draw, as its event says.
 

@@ -76,8 +76,8 @@ def token_model(mechanism: str, generator: Any) -> TokenModel:
         return generator
     raise ConfigError(
         f"{mechanism} shows private text to its model and draws from its logits, so generator= takes a local causal "
-        f"model alone: a short name, a folder or a Hub id. It is a {type(generator).__name__}, which has none; private "
-        "text is sent nowhere."
+        f"model alone: a short name, a folder or a Hub id. It is of type {type(generator).__name__}, which gives no "
+        "logits; private text is sent nowhere."
     )
 
 
