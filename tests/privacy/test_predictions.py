@@ -40,7 +40,7 @@ def test_the_noise_is_the_multiplier_times_the_sensitivity():
     assert sampled().event(0.0) == NonPrivateDpEvent() == sampled(kept=True).event(0.0)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 9), st.floats(0.01, 300))
 def test_one_prompt_moves_the_mean_by_at_most_root_two_over_m(seed, subsets, gain):
     rng = np.random.default_rng(seed)
@@ -60,7 +60,7 @@ def test_the_bound_on_the_mean_is_reached_and_nothing_is_made_to_sum_to_one():
     assert mean_distribution(rows, allowed).tolist() == [0.25, 0.0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 40), st.floats(0.05, 1.0))
 def test_another_record_changes_one_prompt_and_pushes_out_at_most_one(seed, present, rate):
     sampling = sampled(rate=1.0)
@@ -99,7 +99,7 @@ def test_the_largest_entry_wins_as_often_as_the_scale_of_the_noise_says():
 LOGITS = st.one_of(st.floats(-50, 50), st.sampled_from([math.nan, math.inf, -math.inf, 1e300]))
 
 
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 9), st.floats(1e-3, 30), st.lists(LOGITS, min_size=7, max_size=7))
 def test_a_record_moves_each_logit_by_at_most_c_over_b_and_replaced_by_twice_that(seed, others, bound, record):
     rng, clip = np.random.default_rng(seed), clipped()
@@ -160,7 +160,7 @@ def test_a_token_is_drawn_with_the_probability_of_its_logit():
         assert np.abs(shares[allowed] - law(wrong)).max() > error / 2
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.01, 3))
 def test_the_allowed_tokens_hold_the_likeliest_ones_of_a_full_batch(seed, bound):
     rng, clip = np.random.default_rng(seed), clipped()
