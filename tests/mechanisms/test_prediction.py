@@ -200,8 +200,11 @@ def test_no_record_is_in_two_batches_and_its_batch_is_a_function_of_its_place():
     again = mechanism.batches(PrivateRecords(other, labels), plan, label, (20, 0.66))
     same = [[text.upper() for text in batch if text != "t7"] for batch in batches]
     assert [[text for text in batch if text != "null"] for batch in again] == same
-    zeroed = mechanism.batches(PrivateRecords([None, *texts[1:]], labels), plan, label, (20, 0.66))
-    assert zeroed == batches, "a place that is empty already"
+    gone = [None if place == 7 else text for place, text in enumerate(texts)]
+    moved = [("b",) if place == 7 else own for place, own in enumerate(labels)]
+    for private in (PrivateRecords(gone, labels), PrivateRecords(texts, moved)):
+        found = mechanism.batches(private, plan, label, (20, 0.66))
+        assert found == [[text for text in batch if text != "t7"] for batch in batches]
 
 
 @pytest.mark.parametrize("name", SMALL)
