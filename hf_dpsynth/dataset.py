@@ -211,7 +211,8 @@ def synthesize(
             without a user are left out, and `num_rows` must be given. The column is not in the output.
         label_proportions (`dict`, *optional*): shares of the labels, declared public; bought from the budget when
             missing.
-        public (`Dataset` or `Sequence[str]`, *optional*): for mechanisms that take public data. In fine-tuning:
+        public (`Dataset` or `Sequence[str]`, *optional*): for mechanisms that take public data, labelled as `ds` is.
+            The rows of `sentdp-select` are picked among its texts, as they are. In fine-tuning:
             held-out public rows with the text and label columns of `ds`, or texts where there is no label column. The
             mean loss on at most 256 of them is reported at each checkpoint; it changes nothing, and a run may be
             resumed with others.
