@@ -33,8 +33,9 @@ WORDS = {
         "ABBR": "abbreviation", "DESC": "description", "ENTY": "entity", "HUM": "person", "LOC": "location",
         "NUM": "number",
     },
+    "sms-spam": {"ham": "normal", "spam": "spam"},
 }  # fmt: skip
-SUBJECTS = {"movie": "movie review sentence", "trec": "short factual question"}
+SUBJECTS = {"movie": "movie review sentence", "trec": "short factual question", "sms-spam": "text message"}
 EVOLUTION = {
     "iterations": 3, "variations": 3, "variation": "paraphrase", "word_count_std": 4.0, "max_new_tokens": 32,
     "temperature": 0.8, "variation_temperature": 0.7,

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-_ROW_INDEPENDENT = "the embedder embeds each row independently of the others: unknown"
+_ROW_INDEPENDENT = {
+    "embedder": "the embedder embeds each row independently of the others: unknown",
+    "generator": "the generator reads each prompt independently of the others, on this machine: unknown",
+}
 
 
 def privatize(
@@ -209,7 +212,8 @@ def synthesize(
             without a user are left out, and `num_rows` must be given. The column is not in the output.
         label_proportions (`dict`, *optional*): shares of the labels, declared public; bought from the budget when
             missing.
-        public (`Dataset` or `Sequence[str]`, *optional*): for mechanisms that take public data. In fine-tuning:
+        public (`Dataset` or `Sequence[str]`, *optional*): for mechanisms that take public data, labelled as `ds` is.
+            The rows of `sentdp-select` are picked among its texts, as they are. In fine-tuning:
             held-out public rows with the text and label columns of `ds`, or texts where there is no label column. The
             mean loss on at most 256 of them is reported at each checkpoint; it changes nothing, and a run may be
             resumed with others. In `dp-eda`: rows of the same kind, from which the search starts.
@@ -218,7 +222,7 @@ def synthesize(
             `"presidio"` (`hf_dpsynth.secrets`). Rows without a listed secret get no protection.
         params (`dict`, *optional*): fields of the mechanism, only with a name.
         generator (`str` or `TextGenerator`, *optional*): a short name, Hub id, path or object; `"smollm2-135m"` when
-            missing. It never sees private text.
+            missing. It never sees private text, but for `dp-icl` and `invisible-ink`, which show it to a local model.
         embedder (`str` or `Embedder`, *optional*): likewise; `"minilm"` when missing.
         budget (`PrivacyBudget`, *optional*): a budget across runs to charge.
         out (`str` or path, *optional*): the run directory; in memory and without resume when missing.
@@ -281,7 +285,7 @@ def synthesize(
         raise ConfigError(f"{found.name} takes no embedder=; leave it out.")
     texts = PrivateTexts(columns.read_texts(data, column))
     held = secrets_of(found, secrets, data, texts, (column, *conditions))
-    row_independent = () if _is_ours(inputs.embedder) or "embedder" not in models_used else (_ROW_INDEPENDENT,)
+    shown = [role for role in getattr(found, "reads_private", ("embedder",)) if role in models_used]
     plan = plan_synthesis(
         found,
         epsilon=epsilon,
@@ -293,7 +297,10 @@ def synthesize(
         adjacency=adjacency,
         unit=unit,
         account="pld" if budget is None else "rdp",
-        assumptions=(*row_independent, *held.assumptions),
+        assumptions=(
+            *(_ROW_INDEPENDENT[role] for role in shown if not _is_ours(getattr(inputs, role))),
+            *held.assumptions,
+        ),
         seed=check_seed(seed),
         model_ids={role: _model_id(getattr(inputs, role)) for role in models_used},
         text_column=column,

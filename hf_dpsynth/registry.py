@@ -54,6 +54,27 @@ _TABLE = (
         "Gao et al., Generate Synthetic Text Approximating the Private Distribution with Differential Privacy",
         "hf_dpsynth.mechanisms.evolution.dp_eda:DPEDA",
     ),
+    Entry(
+        "sentdp-select",
+        "synthesize",
+        "(epsilon, delta)-DP per record",
+        "Meehan et al. 2022, arXiv:2205.04605",
+        "hf_dpsynth.mechanisms.evolution.sentdp_select:SentDPSelect",
+    ),
+    Entry(
+        "dp-icl",
+        "synthesize",
+        "(epsilon, delta)-DP per record",
+        "Tang et al. 2023, arXiv:2309.11765",
+        "hf_dpsynth.mechanisms.prediction.dp_icl:DPICL",
+    ),
+    Entry(
+        "invisible-ink",
+        "synthesize",
+        "(epsilon, delta)-DP per record",
+        "Vinod et al. 2025, arXiv:2507.02974",
+        "hf_dpsynth.mechanisms.prediction.invisible_ink:InvisibleInk",
+    ),
     *(
         Entry(
             name,

@@ -70,6 +70,9 @@ class Synthesizer(Protocol):
     # reads columns of conversations has reads_messages = True and yields them as `columns.write_messages` does.
     # A mechanism that can be told that its public inputs do not fit has prepare(public, plan, store), which a new run
     # calls before anything is reserved or charged.
+    # A mechanism some of whose fields follow from declared facts when missing has fitted(facts), which returns the one
+    # that is planned: its event is then a function of its fields alone, and its run reads them off the plan.
+    # A mechanism that shows private text to a model names its role in `reads_private`, ("embedder",) when missing.
     # A mechanism that takes `public=` names it in `takes`.
     # A mechanism that can make further rows from what it released also has
     # sampler(public, plan, store) -> Callable[[released rows, number of rows, seed], rows].
@@ -193,6 +196,17 @@ def check_choice(mechanism: str, name: str, value: Any, known: Sequence[str]) ->
     check_one(mechanism, name, value)
     if value not in known:
         raise ConfigError(f"{mechanism}: {name} is {value!r}; it must be one of {', '.join(known)}")
+
+
+def check_flag(mechanism: str, name: str, value: Any) -> None:
+    """Refuse a field of a mechanism that is not true or false.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    check_one(mechanism, name, value)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{mechanism}: {name} is {value!r}; it must be true or false")
 
 
 def largest_remainder(total: int, shares: Sequence[float]) -> list[int]:

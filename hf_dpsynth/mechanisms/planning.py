@@ -338,6 +338,8 @@ def plan_synthesis(
         mu=target_mu(epsilon, delta),
         delta=delta,
     )
+    if hasattr(mechanism, "fitted"):
+        mechanism = mechanism.fitted(facts)
     multiplier = _multiplier(mechanism, facts, epsilon, delta, account)
     return Plan(
         mechanism=mechanism.name,
@@ -369,10 +371,10 @@ def plan_synthesis(
 def _check_sampled(mechanism: Synthesizer, num_records: int | None, adjacency: str | None) -> None:
     """Refuse to sample records with a probability that nobody declared."""
     if num_records is None:
-        raise ConfigError(f"{mechanism.name} samples batch_size of num_records units. Declare num_records=.")
+        raise ConfigError(f"{mechanism.name} reads a public share of num_records units. Declare num_records=.")
     if adjacency == "add-remove":
         raise ConfigError(
-            f"adjacency='add-remove' protects the number of records, but {mechanism.name} samples a public share of "
+            f"adjacency='add-remove' protects the number of records, but {mechanism.name} reads a public share of "
             "them. Leave adjacency out: it is 'zero-out'."
         )
 

@@ -283,7 +283,10 @@ def _guess(unit_event: DpEvent, mu: float) -> float:
         if isinstance(leaf, PoissonSampledDpEvent)
     )
     if sampled:
-        return 1 / math.sqrt(math.log1p(mu**2 / sampled))
+        # the noise of a step is a public multiple of the multiplier
+        inner = (leaf.event for leaf in counts if isinstance(leaf, PoissonSampledDpEvent))
+        unit = min(getattr(event, "noise_multiplier", 1.0) for event in inner)
+        return 1 / (unit * math.sqrt(math.log1p(mu**2 / sampled)))
     steps = sum(count for leaf, count in counts.items() if isinstance(leaf, GaussianDpEvent))
     votes = sum(2 * getattr(leaf, "rho", 0.0) * count for leaf, count in counts.items())
     return math.sqrt((votes + steps) or 1.0) / mu

@@ -3,9 +3,11 @@
 import math
 from dataclasses import dataclass
 
-from dp_accounting import DpEvent
+import numpy as np
+from dp_accounting import DpEvent, NonPrivateDpEvent
 
 from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.privacy.words import at_places, uniforms
 
 
 @dataclass(frozen=True)
@@ -31,3 +33,40 @@ class BoundedRangeDpEvent(DpEvent):  # type: ignore[misc]
     def rho(self) -> float:
         """The zCDP cost epsilon^2 / 8."""
         return self.epsilon**2 / 8
+
+
+def pick_event(noise_multiplier: float, adjacency: str) -> DpEvent:
+    """Return the event of one of `picks`, whose scores a record moves by 0 to 1 (0: no privacy).
+
+    A replaced record moves scores in both directions, which doubles the range. So it costs four times as much; where
+    it leaves one label for another it moves the scores of both, each in one direction: twice as much, which is less.
+    """
+    if noise_multiplier == 0:
+        return NonPrivateDpEvent()
+    return BoundedRangeDpEvent((2 if adjacency == "replace-one" else 1) / noise_multiplier)
+
+
+def picks(
+    generator: np.random.Generator, scores: np.ndarray, noise_multiplier: float, count: int, *, again: bool = False
+) -> np.ndarray:
+    """Pick items, each with probability proportional to exp(score / noise_multiplier); the event is `pick_event`.
+
+    Without `again` each pick is among those that are left: the largest scores after Gumbel noise on each, which is the
+    same law (Durfee & Rogers 2019, Lemma 4.2). Either way `count` picks cost `count` events.
+
+    Args:
+        generator (`np.random.Generator`): a secret stream of `keys.Key`.
+        scores (`np.ndarray`): shape (m,), m >= 1; between neighbours all move by 0 to 1 in one direction. Sensitive.
+        noise_multiplier (`float`): 1 / epsilon of a pick; 0 takes the largest scores, the first of equal ones.
+        count (`int`): how many.
+        again (`bool`, defaults to `False`): whether an item can be picked again.
+    Returns:
+        `np.ndarray`: positions in the order of the picks, shape (count,); (min(count, m),) without `again`.
+    """
+    if noise_multiplier == 0:
+        best = np.argsort(-scores, kind="stable")
+        return np.repeat(best[:1], count) if again else best[:count]
+    scaled = scores.astype(np.float64) / noise_multiplier
+    if again:
+        return at_places(np.exp(scaled - scaled.max()), uniforms(generator, count))
+    return np.argsort(-(scaled + generator.gumbel(size=len(scaled))), kind="stable")[:count]

@@ -89,6 +89,18 @@ class PrivateRecords:
             if label in numbers and text and not text.isspace()
         )
 
+    def placed(self, label: tuple[Any, ...]) -> PrivateTexts:
+        """Return the non-blank texts of one declared label, each behind its place in the data. Sensitive."""
+        return PrivateTexts(
+            (place, text[: self.max_characters])
+            for place, (text, own) in enumerate(zip(self._texts, self._labels, strict=True))
+            if own == label and text and not text.isspace()
+        )
+
+    def places(self) -> int:
+        """Return the number of places, those of blank texts included. Sensitive, unless that number is public."""
+        return len(self._texts)
+
     def by_unit(self, labels: Sequence[tuple[Any, ...]]) -> PrivateTexts:
         """Return the records of each unit that has any with a declared label and a text that is not blank. Sensitive.
 

@@ -2,9 +2,11 @@
 
 from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent
 
+from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import leaves
 from hf_dpsynth.privacy.limited_domain import LimitedDomainDpEvent
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
+from hf_dpsynth.privacy.picks import BoundedRangeDpEvent
 from hf_dpsynth.privacy.secrets import SecretGaussianDpEvent
 from hf_dpsynth.privacy.tokens import TokensDpEvent
 from hf_dpsynth.privacy.words import (
@@ -21,10 +23,23 @@ _WORDS: dict[type[DpEvent], str] = {
     TagResponseDpEvent: "whose tag is kept or drawn at random",
 }
 _GRADIENTS = (GaussianDpEvent, PoissonSampledDpEvent)
+_PROMPTED = {  # mechanisms whose samples and draws are of prompts, and what one record changes there
+    "dp-icl": "each record is in at most one prompt of each sample",
+    "invisible-ink": "each record is in one prompt of at most one text, and moves each logit by a clipped amount",
+}
 
 
-def access(leaf: DpEvent, count: int, unit: str) -> str:
+def access(leaf: DpEvent, count: int, unit: str, mechanism: str = "") -> str:
     """Return in words what a release reads of the privacy units, and how often."""
+    sampled = isinstance(leaf, PoissonSampledDpEvent) and isinstance(leaf.event, GaussianDpEvent)
+    if mechanism == "dp-icl" and sampled:
+        sample = f"a sample that each {unit} enters alone with probability {leaf.sampling_probability:.6g}"
+        noise = f"noise multiplier {leaf.event.noise_multiplier:.6g}"
+        return f"{count} x the mean of a model's distributions of next tokens over prompts with {sample}, {noise}"
+    if isinstance(leaf, BoundedRangeDpEvent):
+        item = "token from clipped logits" if mechanism in _PROMPTED else "pick from a public domain by its score"
+        moved = f"of which a {unit} moves the log-ratio of any two by at most {leaf.epsilon:.6g}"
+        return f"{count} x a {item}, {moved}"
     if isinstance(leaf, DiscreteGaussianDpEvent):
         moves = "one count" if len(leaf.shifts) == 1 else f"{len(leaf.shifts)} counts"
         return f"{count} x a vector of counts, of which a {unit} moves {moves}, with noise of sigma {leaf.sigma:.6g}"
@@ -45,7 +60,7 @@ def access(leaf: DpEvent, count: int, unit: str) -> str:
         moves = f"to which a row adds at most {leaf.norm:.6g} times its weight"
         noise = f"noise of sigma {leaf.sigma:.6g} on a grid of {leaf.grid} steps a unit"
         return f"{count} x a vector of weighted sums, {moves}, with {noise}"
-    if isinstance(leaf, PoissonSampledDpEvent) and isinstance(leaf.event, GaussianDpEvent):
+    if sampled:
         batch = f"a batch that each {unit} enters alone with probability {leaf.sampling_probability:.6g}"
         noise = f"noise multiplier {leaf.event.noise_multiplier:.6g}"
         return f"{count} x the sum of the clipped gradients of {batch}, {noise}"
@@ -55,17 +70,29 @@ def access(leaf: DpEvent, count: int, unit: str) -> str:
     return f"{count} x {type(leaf).__name__}"
 
 
-def clips_gradients(event: DpEvent) -> bool:
-    """Return whether a release is a sum of clipped gradients."""
-    return not {type(leaf) for leaf in leaves(event)}.isdisjoint(_GRADIENTS)
-
-
 def backend(event: DpEvent) -> str:
     """Return what draws the noise; where counts stand beside gradients, what is not exact counts."""
     kinds = {type(leaf) for leaf in leaves(event)}
-    if kinds & {*_WORDS, TokensDpEvent, LimitedDomainDpEvent, *_GRADIENTS}:
+    if kinds & {*_WORDS, BoundedRangeDpEvent, TokensDpEvent, LimitedDomainDpEvent, *_GRADIENTS}:
         return "randomgen"
     return "opendp" if kinds & {DiscreteGaussianDpEvent, SecretGaussianDpEvent} else "none"
+
+
+def contribution(plan: Plan, unit: str, most: int | None) -> str:
+    """Return in words what bounds the part of a record, or of a user with at most so many records."""
+    if not has_gradients(plan):
+        return _PROMPTED.get(plan.mechanism, "each record adds at most one unit")
+    cut = f", cut at {plan.params['max_tokens']} tokens," if "max_tokens" in plan.params else ""
+    if unit == "user":
+        mean = f"the mean of the gradients of at most {most} records of each user, drawn in secret"
+        return f"{mean} and each{cut or ','} is clipped to a norm, in every batch that the user enters"
+    return f"each record{cut} has its gradient clipped to a norm, in every batch that it enters"
+
+
+def has_gradients(plan: Plan) -> bool:
+    """Return whether the noise of a synthesis is on gradients, which several processes may have summed."""
+    kinds = {type(leaf) for leaf in leaves(plan.event)}
+    return not kinds.isdisjoint(_GRADIENTS) and plan.mechanism not in _PROMPTED
 
 
 def sampling(event: DpEvent, unit: str) -> str:

@@ -85,7 +85,9 @@ def _synthesized(mechanism: Any, plan: Plan) -> list[str]:
     known: dict[str, Any] = {"adjacency": plan.adjacency, "num_records": plan.num_records, "mu": mu, "delta": delta}
     forms = [Facts(labels=labels, **known) for labels in _LABELS]
     actual = leaves(plan.event)
-    if all(leaves(mechanism.event(plan.noise_multiplier, form)) != actual for form in forms):
+    fitted = [mechanism.fitted(form) if hasattr(mechanism, "fitted") else mechanism for form in forms]
+    pairs = zip(fitted, forms, strict=True)
+    if all(leaves(found.event(plan.noise_multiplier, form)) != actual for found, form in pairs):
         found.append(f"accounting.events: not those of {mechanism.name} with these parameters and this noise")
     return found
 

@@ -19,7 +19,7 @@ from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import extra_delta, leaves
 from hf_dpsynth.privacy.event_json import event_from_json, event_to_json
 from hf_dpsynth.publish import protection
-from hf_dpsynth.publish.accesses import access, backend, clips_gradients, sampling
+from hf_dpsynth.publish.accesses import access, backend, contribution, has_gradients, sampling
 from hf_dpsynth.publish.accounts import READING, short
 from hf_dpsynth.release import Release, Rows
 
@@ -175,13 +175,7 @@ def _unit(plan: Plan, guarantee: Stated) -> dict[str, Any]:
         return dict(protection.UNIT)
     local, user = not isinstance(guarantee, ApproxDP), guarantee.unit == "user"
     most = plan.params.get("max_contributions") if user else 1
-    bounding = f"each {guarantee.unit} is drawn alone" if local else "each record adds at most one unit"
-    if clips_gradients(plan.event):
-        cut = f", cut at {plan.params['max_tokens']} tokens," if "max_tokens" in plan.params else ""
-        bounding = f"each record{cut} has its gradient clipped to a norm, in every batch that it enters"
-        if user:
-            mean = f"the mean of the gradients of at most {most} records of each user, drawn in secret"
-            bounding = f"{mean} and each{cut or ','} is clipped to a norm, in every batch that the user enters"
+    bounding = f"each {guarantee.unit} is drawn alone" if local else contribution(plan, guarantee.unit, most)
     return {
         "level": _LEVELS.get(guarantee.unit, guarantee.unit),
         "column": plan.unit_column,
@@ -195,13 +189,13 @@ def _scope(plan: Plan, guarantee: Stated) -> dict[str, Any]:
     void = _NOTHING_HOLDS if _voided(plan, guarantee) else ()
     private, user = not isinstance(guarantee, _CENTRAL), guarantee.unit == "user"
     units = (_USER, *(() if plan.adjacency == "replace-one" else (_SOME,))) if user else _RECORD
-    sent = (_SENT,) if clips_gradients(plan.event) else ()  # gradients may come from several
+    sent = (_SENT,) if has_gradients(plan) and not private else ()
     counted = guarantee.unit if isinstance(guarantee, ApproxDP) else "record"
     unprotected = [f"the number of {counted}s"] if plan.num_records is not None else []
     unprotected += [_DOMAIN + name for name in plan.label_columns]
     unprotected += [_CLEAR + name for name in plan.kept_columns]
     unprotected += _in_clear(plan)
-    reads = [access(leaf, count, guarantee.unit) for leaf, count in leaves(plan.event).items()]
+    reads = [access(leaf, count, guarantee.unit, plan.mechanism) for leaf, count in leaves(plan.event).items()]
     return {
         "data_accesses_covered": [] if void else reads,
         "not_covered": [*void, *_LOCAL.get(type(guarantee), units), *_ALWAYS, *sent],

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from dp_accounting import DpEvent, SelfComposedDpEvent, ZCDpEvent
+from dp_accounting import DpEvent, NonPrivateDpEvent, SelfComposedDpEvent, ZCDpEvent
 
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.privacy.accounting import calibrate, extra_delta, rdp_epsilon
 from hf_dpsynth.privacy.event_json import event_from_json, event_to_json
-from hf_dpsynth.privacy.picks import BoundedRangeDpEvent
+from hf_dpsynth.privacy.picks import BoundedRangeDpEvent, pick_event, picks
 
 
 @dataclass(frozen=True)
@@ -65,3 +65,52 @@ def test_a_stored_cost_out_of_range_is_refused(cost):
 def test_a_range_must_be_a_positive_number(epsilon):
     with pytest.raises(ConfigError, match="range of a pick"):
         BoundedRangeDpEvent(epsilon)
+
+
+SCORES = np.array([3, 1, 0, 2])
+
+
+def law(multiplier, again):
+    """The probability of each ordered pair of picks, by enumeration."""
+    weights, table = np.exp(SCORES / multiplier), np.zeros((4, 4))
+    for first, second in itertools.product(range(4), repeat=2):
+        rest = weights.sum() if again else weights.sum() - weights[first]
+        share = weights[first] / weights.sum() * weights[second] / rest
+        table[first, second] = share if again or first != second else 0.0
+    return table
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_two_picks_have_the_law_of_the_exponential_mechanism(again):
+    """At 12,000 draws a scale 10 % off moves the statistic of 11 or 15 degrees of freedom beyond the bound."""
+    generator, draws, multiplier = np.random.default_rng(5), 12_000, 1.5
+    counts = np.zeros((4, 4))
+    for _ in range(draws):
+        counts[tuple(picks(generator, SCORES, multiplier, 2, again=again))] += 1
+
+    def distance(table):
+        seen = table > 0
+        return (((counts - draws * table) ** 2)[seen] / (draws * table)[seen]).sum()
+
+    bound = 45.0  # beyond 1 - 1e-4 of chi-squared with 15 degrees of freedom
+    assert counts[law(multiplier, again) == 0].sum() == 0
+    assert distance(law(multiplier, again)) < bound
+    assert min(distance(law(multiplier * factor, again)) for factor in (0.9, 1.1)) > bound
+
+
+def test_picks_without_noise_are_the_largest_scores_and_never_more_than_there_are():
+    generator = np.random.default_rng(0)
+    assert picks(generator, SCORES, 0.0, 2).tolist() == [0, 3]
+    assert picks(generator, SCORES, 0.0, 3, again=True).tolist() == [0, 0, 0]
+    assert sorted(picks(generator, SCORES, 1.0, 9).tolist()) == [0, 1, 2, 3]
+    assert len(picks(generator, SCORES, 1.0, 9, again=True)) == 9
+
+
+@pytest.mark.parametrize(("adjacency", "moves"), [("add-remove", [0, 1]), ("replace-one", [-1, 0, 1])])
+def test_the_range_of_a_pick_is_what_its_event_says(adjacency, moves):
+    event, worst = pick_event(1.5, adjacency), 0.0
+    for moved in itertools.product(moves, repeat=4):
+        logs = [scores / 1.5 - math.log(np.exp(scores / 1.5).sum()) for scores in (SCORES, SCORES + np.array(moved))]
+        worst = max(worst, np.ptp(logs[0] - logs[1]))
+    assert worst == pytest.approx(event.epsilon)
+    assert pick_event(0.0, adjacency) == NonPrivateDpEvent()

@@ -67,8 +67,8 @@ def continued(
     made: list[list[int]] = [[] for _ in texts]
     for width, members in blocks([len(text) for text in texts], most, lambda width: ROWS):
         with torch.inference_mode():
-            tokens, mask = _laid_out(prompt, [texts[number] for number in members], width, ROWS)
-            rows = _Rows(loaded, len(prompt[0]), tokens, mask, count)
+            tokens, mask = laid_out(prompt, [texts[number] for number in members], width, ROWS)
+            rows = Rows(loaded, len(prompt[0]), tokens, mask, count)
             found = _stepped(rows, members, count, draw, loaded.ends)
         for number, drawn in found.items():
             made[number] = drawn
@@ -76,7 +76,7 @@ def continued(
 
 
 def _stepped(
-    rows: "_Rows", members: Sequence[int], count: int, draw: Draw, ends: frozenset[int]
+    rows: "Rows", members: Sequence[int], count: int, draw: Draw, ends: frozenset[int]
 ) -> dict[int, list[int]]:
     """Return what is drawn for each text of a block; one that has ended is fed a dummy: no shape changes."""
     made: dict[int, list[int]] = {number: [] for number in members}
@@ -96,7 +96,7 @@ def _stepped(
     return made
 
 
-class _Rows:
+class Rows:
     """Rows [before, padding, text, after] that may grow by a token a step; what is before a text is computed once."""
 
     def __init__(self, loaded: "Loaded", shared: int, tokens: np.ndarray, mask: np.ndarray, room: int) -> None:
@@ -142,9 +142,9 @@ def followed(
     torch = need("torch", extra="models", what="rewriting")
     for width, members in blocks([len(text) for text in texts], most, rows_of_tokens):
         read = [texts[number] for number in members]
-        tokens, mask = _laid_out(prompt, read, width, rows_of_tokens(width), again=True)
+        tokens, mask = laid_out(prompt, read, width, rows_of_tokens(width), again=True)
         with torch.inference_mode():
-            logits = _Rows(loaded, len(prompt[0]), tokens, mask, 2 * width + len(prompt[1])).start(width + 1)
+            logits = Rows(loaded, len(prompt[0]), tokens, mask, 2 * width + len(prompt[1])).start(width + 1)
         for place, number in enumerate(members):
             for position in range(len(texts[number])):
                 yield number, position, logits[place, position]
@@ -194,7 +194,7 @@ def rows_of_tokens(width: int) -> int:
     return max(1, _TOKENS // width)
 
 
-def _laid_out(
+def laid_out(
     prompt: tuple[list[int], list[int]], texts: Sequence[list[int]], width: int, rows: int, *, again: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return tokens and mask of rows [before, padding, text, after], where asked followed by [text, padding]."""

@@ -73,6 +73,13 @@ class LocalModel:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    @classmethod
+    def of(cls, name: str, model: Any, tokenizer: Any) -> "LocalModel":
+        """Return a causal model in memory, which is used as it is and does not travel."""
+        made = cls(name)
+        made.loaded = described(model, tokenizer, False)
+        return made
+
     @cached_property
     def id(self) -> str:
         """The public name of the model."""
@@ -217,10 +224,11 @@ def _load(name: str) -> Loaded:
     model = model.to(device).eval()
     if device.type == "cpu" and not masked and growing_cache(model.config, 0)[1]:
         pack_linear_layers(model)
-    return _described(model, tokenizer, masked)
+    return described(model, tokenizer, masked)
 
 
-def _described(model: Any, tokenizer: Any, masked: bool) -> Loaded:
+def described(model: Any, tokenizer: Any, masked: bool) -> Loaded:
+    """Return a model in memory with what is to be known about it."""
     stated = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     ends = {*(stated if isinstance(stated, list) else [stated]), tokenizer.eos_token_id} - {None}
     added = {token for token, kind in tokenizer.added_tokens_decoder.items() if kind.special}

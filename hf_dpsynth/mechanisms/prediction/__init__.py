@@ -1,0 +1,1 @@
+"""Private prediction: private texts stand in the prompts of a local model, and its tokens leave with noise."""
