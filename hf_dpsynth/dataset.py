@@ -212,11 +212,9 @@ def synthesize(
             without a user are left out, and `num_rows` must be given. The column is not in the output.
         label_proportions (`dict`, *optional*): shares of the labels, declared public; bought from the budget when
             missing.
-        public (`Dataset` or `Sequence[str]`, *optional*): for mechanisms that take public data, labelled as `ds` is.
-            The rows of `sentdp-select` are picked among its texts, as they are. In fine-tuning:
-            held-out public rows with the text and label columns of `ds`, or texts where there is no label column. The
-            mean loss on at most 256 of them is reported at each checkpoint; it changes nothing, and a run may be
-            resumed with others. In `dp-eda`: rows of the same kind, from which the search starts.
+        public (`Dataset` or `Sequence[str]`, *optional*): public rows with the text and label columns of `ds`, or
+            texts where there is no label column. `sentdp-select` picks its rows among them, `dp-eda` starts from them,
+            `sec-pe` clusters them; fine-tuning reports its loss on at most 256 of them, which changes nothing.
         secrets (`str`, `Callable` or detector, *optional*): for mechanisms that protect listed secrets: a column of
             lists, which is not in the output, a function from a text to its secrets, or `"regex"`, `"spacy"`,
             `"presidio"` (`hf_dpsynth.secrets`). Rows without a listed secret get no protection.
