@@ -66,8 +66,8 @@ def test_the_rows_are_public_texts_of_their_label_and_the_picks_cost_the_target(
 
 
 def test_without_noise_the_deepest_texts_of_each_label_are_picked():
-    out, ds, embedder = made(epsilon=math.inf, num_rows=2), reviews(), StubEmbedder()
-    lines = public_generator(0, "projections").standard_normal((20, 64)).T
+    out, ds, embedder = made(epsilon=math.inf, num_rows=2, params={"projections": 3}), reviews(), StubEmbedder()
+    lines = public_generator(0, "projections").standard_normal((3, 64)).T
     for text, label in zip(out["text"], out["label"], strict=True):
         points = embedder.embed([t for t, own in zip(ds["text"], ds["label"], strict=True) if own == label]) @ lines
         others = [t for t, own in zip(public()["text"], public()["label"], strict=True) if own == label]
