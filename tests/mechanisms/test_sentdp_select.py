@@ -16,6 +16,7 @@ from hf_dpsynth.mechanisms.evolution.sentdp_select import SentDPSelect
 from hf_dpsynth.plans import Facts
 from hf_dpsynth.privacy import accounting
 from hf_dpsynth.privacy.accounting import leaves
+from hf_dpsynth.privacy.keys import public_generator
 from hf_dpsynth.privacy.ledger import Ledger
 from hf_dpsynth.privacy.picks import BoundedRangeDpEvent
 from tests.publish.forging import edit, put
@@ -64,20 +65,17 @@ def test_the_rows_are_public_texts_of_their_label_and_the_picks_cost_the_target(
     assert not edit(pathlib.Path("run"), put("mechanisms.0.params.picks", 3), everywhere=True).ok
 
 
-def test_without_noise_the_deepest_texts_are_picked():
-    out = made(epsilon=math.inf, num_rows=2)
-    ds, embedder, rng = reviews(), StubEmbedder(), np.random.default_rng(0)
-
-    def depth(text, label):
-        points = embedder.embed([t for t, own in zip(ds["text"], ds["label"], strict=True) if own == label])
-        lines = rng.standard_normal((200, 64))
-        place = embedder.embed([text]) @ lines.T
-        return min(((points @ lines.T <= place).sum(0)).min(), ((points @ lines.T >= place).sum(0)).min())
-
+def test_without_noise_the_deepest_texts_of_each_label_are_picked():
+    out, ds, embedder = made(epsilon=math.inf, num_rows=2, params={"projections": 3}), reviews(), StubEmbedder()
+    lines = public_generator(0, "projections").standard_normal((3, 64)).T
     for text, label in zip(out["text"], out["label"], strict=True):
+        points = embedder.embed([t for t, own in zip(ds["text"], ds["label"], strict=True) if own == label]) @ lines
         others = [t for t, own in zip(public()["text"], public()["label"], strict=True) if own == label]
-        ranks = sorted(depth(other, label) for other in others)
-        assert depth(text, label) >= ranks[len(ranks) // 2], "no text of a random depth"
+        depths = [
+            min((points <= place).sum(0).min(), (points >= place).sum(0).min())
+            for place in embedder.embed(others) @ lines
+        ]
+        assert text == others[int(np.argmax(depths))] and max(depths) > np.median(depths)
 
 
 def test_labels_are_parallel_where_shares_are_declared_and_any_can_have_all_rows_where_they_are_bought():

@@ -38,10 +38,11 @@ class SentDPSelect:
         picks (`int`, *optional*): texts picked of each label at most; what `num_rows` and the declared shares need
             when missing. Where shares are bought, any label may need all rows. With fewer picks than rows a label's
             texts are repeated.
-        projections (`int`, defaults to `100`): public random directions along which depth is measured.
+        projections (`int`, defaults to `20`): public random directions along which depth is measured. More of them
+            tell deep from shallow texts better, and make all depths smaller, so that the noise weighs more.
         again (`bool`, defaults to `False`): whether a text can be picked more than once.
     Examples:
-        >>> SentDPSelect(projections=20).again
+        >>> SentDPSelect(projections=50).again
         False
     """
 
@@ -52,7 +53,7 @@ class SentDPSelect:
     models_used: ClassVar[tuple[str, ...]] = ("embedder",)
 
     picks: int | None = None
-    projections: int = 100
+    projections: int = 20
     again: bool = False
 
     def __post_init__(self) -> None:
