@@ -85,7 +85,8 @@ class Plan:
         seed (`int`): the seed of public randomness.
         model_ids (`dict[str, str]`): the public models by role.
         cost (`Cost`, *optional*): an upper bound on the work; None when the number of rows is open.
-        account (`str`): `"pld"`, or `"rdp"` under a budget across runs.
+        account (`str`): `"pld"`; `"zcdp"` where events have no privacy loss distribution; `"rdp"` under a budget
+            across runs.
         discretisation (`float`): interval of the privacy loss.
         proportions (`tuple[float, ...]`, *optional*): declared shares of the labels.
         text_column (`str`): the column of the text in the output.

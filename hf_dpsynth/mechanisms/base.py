@@ -65,7 +65,7 @@ class Synthesizer(Protocol):
         """Yield the synthetic rows."""
         ...
 
-    # A mechanism whose events have no privacy loss distribution has account = "rdp"; None leaves the choice.
+    # A mechanism whose events have no privacy loss distribution has account = "zcdp"; None leaves the choice.
     # A mechanism that protects users as well as records has units = ("record", "user") and max_contributions; one that
     # reads columns of conversations has reads_messages = True and yields them as `columns.write_messages` does.
     # A mechanism that can be told that its public inputs do not fit has prepare(public, plan, store), which a new run

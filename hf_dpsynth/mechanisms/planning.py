@@ -327,7 +327,7 @@ def plan_synthesis(
         num_rows = num_rows or (num_records if level == "record" else None)
     relation = _adjacency(adjacency, uses)
     delta = check_delta(delta, epsilon, num_records)
-    account = getattr(mechanism, "account", None) or account
+    account = (getattr(mechanism, "account", None) or account) if account == "pld" else account
     facts = Facts(
         num_records=num_records if uses else None,
         num_rows=num_rows,

@@ -241,7 +241,7 @@ def calibrate(
         epsilon_target (`float`): the epsilon to reach.
         delta (`float`): the delta to reach it at.
         adjacency (`str`, defaults to `"add-remove"`): the neighbouring relation.
-        account (`str`, defaults to `"pld"`): `"pld"`, or `"rdp"` under a budget across runs.
+        account (`str`, defaults to `"pld"`): `"pld"`, `"zcdp"`, or `"rdp"` under a budget across runs.
         start (`float`, *optional*): a guess; from the closed form of Gaussian DP when missing.
     Returns:
         `float`: the noise multiplier with five significant digits.
@@ -255,7 +255,7 @@ def calibrate(
     discretisation = interval(epsilon_target)
 
     def cost(multiplier: float) -> float:
-        if account == "rdp":
+        if account in ("rdp", "zcdp"):
             return rdp_epsilon(make_event(multiplier), delta, adjacency=adjacency)
         return epsilon(make_event(multiplier), delta, adjacency=adjacency, discretisation=discretisation)
 

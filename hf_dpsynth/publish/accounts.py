@@ -126,7 +126,7 @@ def _recomputed(facts: dict[str, Any], event: DpEvent, counts: Counter[DpEvent],
     """Return the epsilon of the events by the stated accountant, or why there is none."""
     accounting = facts["accounting"]
     adjacency = facts["adjacency"].replace("_", "-")
-    if accounting["accountant"] == "rdp":
+    if accounting["accountant"] in ("rdp", "zcdp"):
         excess = _excess(counts, 1.0)
         return excess or rdp_epsilon(event, delta, adjacency=adjacency)
     if accounting["accountant"] != "pld":

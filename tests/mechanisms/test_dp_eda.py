@@ -103,7 +103,7 @@ def test_labels_get_five_percent_of_rho_and_the_joint_account_is_the_target(sele
     counts = leaves(plan.event)
     bought = sum(leaf.rho * n for leaf, n in counts.items() if n == 1)
     assert bought / sum(leaf.rho * n for leaf, n in counts.items()) == pytest.approx(0.05)
-    assert plan.account == ("pld" if selection == GAUSSIAN else "rdp")
+    assert plan.account == ("pld" if selection == GAUSSIAN else "zcdp")
     account = accounting.epsilon if selection == GAUSSIAN else accounting.rdp_epsilon
     assert 0.9995 < account(plan.event, plan.delta, adjacency=adjacency) <= 1.0
     assert accounting.extra_delta(plan.event) == pytest.approx(plan.delta / 2 if selection == LIMITED else 0, rel=1e-5)

@@ -31,6 +31,7 @@ def test_the_release_names_its_extra_delta_its_noise_and_no_gradients(run):
     found, facts = hf_dpsynth.verify(folder), {}
     assert found.ok and found.accounting_recomputed, found.findings
     edit(folder, facts.update)
+    assert (facts["accounting"]["accountant"], facts["accounting"]["composition"]) == ("zcdp", "fixed")
     (extra,) = facts["accounting"]["extra_deltas"]
     assert extra == pytest.approx(1e-4 / 2, rel=1e-5)
     reads = facts["scope"]["data_accesses_covered"]

@@ -124,7 +124,7 @@ class DPEDA:
     @property
     def account(self) -> str | None:
         """How the events are accounted, where they leave no choice."""
-        return "rdp" if self.selection == LIMITED else None
+        return "zcdp" if self.selection == LIMITED else None
 
     def round_event(self, noise_multiplier: float, adjacency: str, delta: float | None) -> DpEvent:
         """Return the event of one round, of all labels; half of delta is what the thresholds of all rounds may fail.

@@ -48,7 +48,7 @@ class SentDPSelect:
 
     name: ClassVar[str] = "sentdp-select"
     kind: ClassVar[str] = "synthesize"
-    account: ClassVar[str] = "rdp"
+    account: ClassVar[str] = "zcdp"
     takes: ClassVar[tuple[str, ...]] = ("public",)
     models_used: ClassVar[tuple[str, ...]] = ("embedder",)
 

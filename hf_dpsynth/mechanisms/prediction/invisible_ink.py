@@ -48,7 +48,7 @@ class InvisibleInk(PredictionMechanism):
 
     name: ClassVar[str] = "invisible-ink"
     uses_num_records: ClassVar[bool] = True
-    account: ClassVar[str] = "rdp"
+    account: ClassVar[str] = "zcdp"
 
     batch_size: int = 8
     temperature: float = 1.0

@@ -92,6 +92,6 @@ def _cost(release: Release, events: Sequence[DpEvent]) -> float | None:
         return None
     if math.isinf(guarantee.epsilon):
         return math.inf
-    if plan.account == "rdp":
+    if plan.account in ("rdp", "zcdp"):
         return rdp_epsilon(total, guarantee.delta, adjacency=plan.adjacency)
     return epsilon(total, guarantee.delta, adjacency=plan.adjacency, discretisation=plan.discretisation)
