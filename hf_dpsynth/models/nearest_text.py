@@ -71,7 +71,8 @@ class NearestTextInverter:
         Returns:
             `list[str]`: texts, in order.
         Raises:
-            ConfigError: the embeddings are of another width, or not finite.
+            ConfigError: the embeddings are of another width, or not finite, or the generator returned another number
+                of texts.
         """
         targets = targets_of(embeddings, self.dimension)
         if not len(targets):
@@ -85,6 +86,8 @@ class NearestTextInverter:
             temperature=self.temperature,
             seed=public_seed(seed, "invert", "paraphrase"),
         )
+        if len(said) != len(nearest):
+            raise ConfigError(f"the generator returned {len(said)} texts for {len(nearest)} prompts; one for each.")
         return [other.strip() or text for text, other in zip(nearest, said, strict=True)]
 
 

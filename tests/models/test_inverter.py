@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from datasets import Dataset
 
 from hf_dpsynth import models
 from hf_dpsynth.errors import AssetError, ConfigError, ResumeMismatch
@@ -16,7 +17,7 @@ from hf_dpsynth.models.inverter_examples import Examples, noisy
 from hf_dpsynth.models.inverter_settings import InverterTraining
 from hf_dpsynth.models.inverter_training import deal
 from tests.mechanisms.tiny import tokenizer
-from tests.stubs import WORDS, StubEmbedder, StubGenerator
+from tests.stubs import WORDS, StubEmbedder, StubGenerator, reviews
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = {"prefix_length": 4, "hidden": 48, "rank": 8, "batch_size": 8, "max_tokens": 8, "learning_rate": 1e-2}
@@ -384,3 +385,27 @@ def test_the_command_line_trains_and_says_what_comes_back(call, language_model, 
     ):
         code, out, err = call(*verb, *wrong)
         assert (code, out, len(err.splitlines())) == (exit_code, "", 1) and said in err, (wrong, err)
+
+
+def evolved(folder, embedder):
+    params = {"iterations": 2, "parents": 2, "offspring": 8, "num_initial": 8, "inverter": str(folder)}
+    public = Dataset.from_dict({"text": TEXTS, "label": ["neg", "pos"] * (len(TEXTS) // 2)})
+    generator = StubGenerator()
+    out = reviews().synthesize(
+        "dp-eda", epsilon=4.0, delta=1e-4, text_column="text", label_column="label", labels=["neg", "pos"],
+        num_rows=6, generator=generator, embedder=embedder, public=public, params=params, out="run",
+    )  # fmt: skip
+    return out, generator.prompts
+
+
+def test_dp_eda_makes_its_offspring_with_a_trained_inverter(learned):
+    out, prompts = evolved(learned, StubEmbedder())
+    assert len(out) == 6 and out.privacy.plan.params["inverter"].startswith("inverter@") and not prompts
+    grown = pathlib.Path("run/populations/population-001-00.jsonl").read_text().splitlines()
+    assert len(grown) == 4 and any(json.loads(line)["text"] not in TEXTS for line in grown)
+
+
+def test_dp_eda_refuses_the_inverter_of_another_encoder_before_anything_is_charged(learned):
+    with pytest.raises(ConfigError, match="encoder"):
+        evolved(learned, Other())
+    assert not pathlib.Path("run/ledger.db").exists()
