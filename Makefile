@@ -17,7 +17,7 @@ demo: $(READY)
 	$(BIN)/python -m hf_dpsynth.demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu"
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m "slow and not gpu"
