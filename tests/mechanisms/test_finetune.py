@@ -281,7 +281,7 @@ def test_the_plan_follows_from_declared_numbers_alone():
         ({"params": {**PARAMS, "target_modules": ["nowhere"]}}, "fits no layer"),
         ({"generator": StubGenerator()}, "tunes a local causal language model"),
         ({"embedder": StubEmbedder()}, "takes no embedder="),
-        ({"adjacency": "add-remove"}, "samples a public share"),
+        ({"adjacency": "add-remove"}, "reads a public share"),
         ({"epsilon": 0.0}, "epsilon is 0"),
     ],
 )

@@ -161,7 +161,7 @@ def test_a_killed_process_ends_the_other_and_one_process_finishes_the_run(folder
     started = time.perf_counter()
     codes = unwatched(folder, "tests.mechanisms.ranks", "killed")
     assert codes[1][0] == -9 and codes[0][0] == 0, codes
-    assert time.perf_counter() - started < 60
+    assert time.perf_counter() - started < 300
     monkeypatch.chdir(folder)
     found = json.loads(pathlib.Path("0.json").read_text())["killed"]
     assert found["error"] == "HfDpsynthError" and "another process of this run stopped" in found["text"]

@@ -280,7 +280,7 @@ def test_the_cap_is_the_declared_one(model):
         ({"unit": "score"}, "unit='score' cannot name the users"),
         ({"num_rows": None}, "num_rows= must be given with a user unit"),
         ({"delta": None}, "delta= must be given"),
-        ({"adjacency": "add-remove"}, "samples a public share"),
+        ({"adjacency": "add-remove"}, "reads a public share"),
         ({"params": {**PARAMS, "max_contributions": 0}}, "max_contributions is 0"),
         ({"params": {**PARAMS, "batch_size": 33}}, "batch_size is 33 and the data has 32 privacy units"),
     ],
