@@ -28,7 +28,7 @@ import numpy as np
 import hf_dpsynth
 from hf_dpsynth import data, models
 from hf_dpsynth.compute import nearest
-from hf_dpsynth.mechanisms.evolution.gaussian_search import unit_rows
+from hf_dpsynth.compute.unit_rows import unit_rows
 from hf_dpsynth.metrics.wasserstein import sliced_wasserstein
 
 SUBJECTS = {"movie": "movie review sentence", "trec": "short factual question"}

@@ -10,10 +10,10 @@ from math import exp, log
 
 import numpy as np
 
+from hf_dpsynth.compute.unit_rows import unit_rows
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.metrics.words import ngrams, words
 from hf_dpsynth.models.base import Embedder, Inverter
-from hf_dpsynth.models.nearest_text import unit_rows
 
 _ORDERS = 4
 

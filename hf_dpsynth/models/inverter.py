@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hf_dpsynth.compute.unit_rows import unit_rows
 from hf_dpsynth.devices import Devices, best_dtype
 from hf_dpsynth.errors import AssetError, ConfigError
 from hf_dpsynth.extras import need
@@ -24,7 +25,7 @@ from hf_dpsynth.models.base import Embedder, Inverter, TextGenerator, check_samp
 from hf_dpsynth.models.catalog import HUB_ID, load_embedder, load_generator, model_id, models
 from hf_dpsynth.models.causal_lm import CausalLM, load_pretrained
 from hf_dpsynth.models.inverter_folder import ADAPTER, InverterConfig, prefixes, read_config, read_mapper
-from hf_dpsynth.models.nearest_text import NearestTextInverter, encoder_id, targets_of, unit_rows
+from hf_dpsynth.models.nearest_text import NearestTextInverter, encoder_id, targets_of
 from hf_dpsynth.privacy.keys import public_seed
 
 _CHUNK = 1024  # embeddings whose virtual tokens lie in memory together

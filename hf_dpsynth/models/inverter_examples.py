@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from hf_dpsynth.compute.unit_rows import unit_rows
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.models.base import Embedder
-from hf_dpsynth.models.nearest_text import unit_rows
 from hf_dpsynth.privacy.keys import public_generator
 
 _SORTED_BATCHES = 32  # batches whose texts are sorted by length together

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from hf_dpsynth.compute.nearest import top_k_indices
+from hf_dpsynth.compute.unit_rows import unit_rows
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.models.base import Embedder, TextGenerator, check_sampling
 from hf_dpsynth.models.catalog import load_embedder
@@ -109,12 +110,6 @@ def encoder_id(embedder: Embedder) -> str:
     """Return an embedder's public name; of an object without one, its module and qualified name."""
     name = getattr(embedder, "id", None)
     return name if isinstance(name, str) else f"{type(embedder).__module__}.{type(embedder).__qualname__}"
-
-
-def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Return rows of length 1, float32; rows of zeros stay."""
-    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 
 def targets_of(embeddings: np.ndarray, dimension: int) -> np.ndarray:

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hf_dpsynth.mechanisms.evolution.gaussian_search import Gaussians, clusters, unit_rows
+from hf_dpsynth.compute.unit_rows import unit_rows
+from hf_dpsynth.mechanisms.evolution.gaussian_search import Gaussians, clusters
 
 
 def rows(number, width=16, seed=0):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hf_dpsynth.compute.kmeans import kmeans, with_ones
+from hf_dpsynth.compute.unit_rows import unit_rows
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.mechanisms.base import largest_remainder
 from hf_dpsynth.plans import Label
@@ -60,12 +61,6 @@ def distinct_texts(rows: Sequence[tuple[Label, str]], labels: Sequence[Label], c
             f"of distinct public texts, {number}. Pass more public rows, or other clusters."
         )
     return [list(own) for own in texts.values()]
-
-
-def unit_rows(rows: np.ndarray) -> np.ndarray:
-    """Return rows of norm 1, float32; a row of zeros stays one. As sensitive as the rows."""
-    norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
-    return np.asarray(rows / np.where(norms > 0, norms, 1.0), dtype=np.float32)
 
 
 def clustered(

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hf_dpsynth.compute.unit_rows import unit_rows
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import get_logger, progress_bar
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, label_shares, largest_remainder
 from hf_dpsynth.mechanisms.evolution import prompts
 from hf_dpsynth.mechanisms.evolution.decoding import can_score, decoded, readable
-from hf_dpsynth.mechanisms.evolution.gaussian_search import Gaussians, unit_rows
+from hf_dpsynth.mechanisms.evolution.gaussian_search import Gaussians
 from hf_dpsynth.models.base import Inverter
 from hf_dpsynth.models.inverter import load_inverter
 from hf_dpsynth.plans import Label, Plan

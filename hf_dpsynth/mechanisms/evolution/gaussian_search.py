@@ -8,6 +8,8 @@ that one parent has offspring other than itself, and several Gaussians may stand
 
 import numpy as np
 
+from hf_dpsynth.compute.unit_rows import unit_rows
+
 _LEAST_SPREAD = 0.1  # the expected length of a step from the mean to an offspring, where the mean has length 1
 _STEPS = 20
 
@@ -40,13 +42,6 @@ class Gaussians:
         chosen = generator.choice(len(self.weights), size=number, p=self.weights)
         noise = generator.standard_normal((number, self.means.shape[1]))
         return unit_rows(self.means[chosen] + self.spreads[chosen] * noise)
-
-
-def unit_rows(rows: np.ndarray) -> np.ndarray:
-    """Return rows of length 1, float32; rows of zeros stay."""
-    exact = rows.astype(np.float64)
-    lengths = np.sqrt(np.einsum("ij,ij->i", exact, exact))
-    return (exact / np.where(lengths > 0, lengths, 1.0)[:, None]).astype(np.float32)
 
 
 def clusters(rows: np.ndarray, most: int) -> list[list[int]]:

@@ -17,10 +17,11 @@ import numpy as np
 from dp_accounting import DpEvent, SelfComposedDpEvent
 
 from hf_dpsynth.compute import nearest
+from hf_dpsynth.compute.unit_rows import unit_rows
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import SecretProtection
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_whole
-from hf_dpsynth.mechanisms.evolution.clusters import clustered, distinct_texts, unit_rows
+from hf_dpsynth.mechanisms.evolution.clusters import clustered, distinct_texts
 from hf_dpsynth.mechanisms.evolution.evolving import Evolving
 from hf_dpsynth.mechanisms.evolution.population import Evolution
 from hf_dpsynth.plans import Facts, Plan
