@@ -15,6 +15,7 @@ import numpy as np
 from dp_accounting import ComposedDpEvent, DpEvent, SelfComposedDpEvent
 
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, label_shares
+from hf_dpsynth.mechanisms.evolution.embeddings import embedded_private
 from hf_dpsynth.mechanisms.evolution.evolving import Evolving
 from hf_dpsynth.mechanisms.evolution.population import Evolution
 from hf_dpsynth.plans import Facts, Plan
@@ -99,17 +100,9 @@ class _Votes(Evolution):
         return None if released is None else self.scores(released)
 
     def _embedded_private(self) -> list[np.ndarray]:
-        """Embed the private texts once, label by label. Sensitive.
-
-        A vector that is not finite casts no vote: an error would tell that such a record is there.
-        """
+        """Embed the private texts once, label by label. Sensitive."""
         if self._private_embeddings is None:
             width = self.embed(["width"]).shape[1]
-            self._private_embeddings = []
-            for label in self.plan.labels:
-                texts = self.private.of_label(label)
-                rows = np.zeros((0, width), dtype=np.float32)
-                if len(texts):
-                    rows = self.shaped(self.public.embedder.embed(texts), len(texts))
-                self._private_embeddings.append(rows[np.isfinite(rows).all(axis=1)])
+            texts = (self.private.of_label(label) for label in self.plan.labels)
+            self._private_embeddings = [embedded_private(self.public.embedder, own, width) for own in texts]
         return self._private_embeddings

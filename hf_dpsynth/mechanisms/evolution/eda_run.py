@@ -7,7 +7,7 @@ model's call. Only a vote reads private rows.
 import json
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from hf_dpsynth.logging import get_logger, progress_bar
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, label_shares, largest_remainder
 from hf_dpsynth.mechanisms.evolution import prompts
 from hf_dpsynth.mechanisms.evolution.decoding import can_score, decoded, readable
+from hf_dpsynth.mechanisms.evolution.embeddings import embedded_private, embedded_public
 from hf_dpsynth.mechanisms.evolution.gaussian_search import Gaussians
 from hf_dpsynth.models.base import Inverter
 from hf_dpsynth.models.inverter import load_inverter
@@ -277,17 +278,12 @@ class Search:
     def _embedded_private(self, width: int) -> list[np.ndarray]:
         """Embed the private texts once, label by label. Sensitive.
 
-        A vector that is not finite casts no vote: an error would tell that such a record is there. Among candidates of
-        length 1 the nearest one is that of the largest cosine, whatever the length of the private vector.
+        Among candidates of length 1 the nearest one is that of the largest cosine, whatever the length of the private
+        vector.
         """
         if self._private is None:
-            self._private = []
-            for label in self.plan.labels:
-                texts = self.private.of_label(label)
-                rows = np.zeros((0, width), dtype=np.float32)
-                if len(texts):
-                    rows = shaped(self.public.embedder.embed(texts), len(texts))
-                self._private.append(rows[np.isfinite(rows).all(axis=1)])
+            texts = (self.private.of_label(label) for label in self.plan.labels)
+            self._private = [embedded_private(self.public.embedder, own, width) for own in texts]
         return self._private
 
 
@@ -324,22 +320,7 @@ def embed(public: PublicInputs, texts: Sequence[str]) -> np.ndarray:
     Raises:
         ConfigError: the embedder returned another number of rows, or one that is not finite.
     """
-    rows = shaped(public.embedder.embed(texts), len(texts))
-    if not np.isfinite(rows).all():
-        raise ConfigError("the embedder returned a vector of a synthetic text that is not finite")
-    return unit_rows(rows)
-
-
-def shaped(embeddings: Any, number: int) -> np.ndarray:
-    """Return what an embedder made of so many texts as float32 rows. As sensitive as the texts.
-
-    Raises:
-        ConfigError: it made another number of rows, or no rows.
-    """
-    rows = np.asarray(embeddings, dtype=np.float32)
-    if rows.ndim != 2 or len(rows) != number:
-        raise ConfigError("the embedder must return one vector for each text, shape (n, d)")
-    return rows
+    return unit_rows(embedded_public(public.embedder, texts))
 
 
 def _different(texts: Sequence[str], vectors: np.ndarray) -> list[int]:

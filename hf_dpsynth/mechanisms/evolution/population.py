@@ -14,6 +14,7 @@ from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import progress_bar
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, largest_remainder
 from hf_dpsynth.mechanisms.evolution import prompts
+from hf_dpsynth.mechanisms.evolution.embeddings import embedded_public
 from hf_dpsynth.mechanisms.evolution.evolving import BLOCK, Evolving
 from hf_dpsynth.mechanisms.evolution.ranking import select
 from hf_dpsynth.plans import Plan
@@ -186,19 +187,4 @@ class Evolution:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Embed public texts."""
-        embeddings = self.shaped(self.public.embedder.embed(texts), len(texts))
-        if not np.isfinite(embeddings).all():
-            raise ConfigError("the embedder returned a vector of a synthetic text that is not finite")
-        return embeddings
-
-    @staticmethod
-    def shaped(embeddings: Any, number: int) -> np.ndarray:
-        """Return what an embedder made of so many texts as float32 rows. As sensitive as the texts.
-
-        Raises:
-            ConfigError: it made another number of rows, or no rows.
-        """
-        rows = np.asarray(embeddings, dtype=np.float32)
-        if rows.ndim != 2 or len(rows) != number:
-            raise ConfigError("the embedder must return one vector for each text, shape (n, d)")
-        return rows
+        return embedded_public(self.public.embedder, texts)

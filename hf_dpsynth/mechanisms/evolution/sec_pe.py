@@ -22,6 +22,7 @@ from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import SecretProtection
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_whole
 from hf_dpsynth.mechanisms.evolution.clusters import clustered, distinct_texts
+from hf_dpsynth.mechanisms.evolution.embeddings import embedded
 from hf_dpsynth.mechanisms.evolution.evolving import Evolving
 from hf_dpsynth.mechanisms.evolution.population import Evolution
 from hf_dpsynth.plans import Facts, Plan
@@ -224,7 +225,7 @@ class _Represented(Evolution):
         embeddings = np.zeros((0, width), dtype=np.float32)
         if usable:
             texts = type(usable)(text for _, _, text in usable)
-            embeddings = self.shaped(self.public.embedder.embed(texts), len(texts))
+            embeddings = embedded(self.public.embedder, texts)
         finite = np.isfinite(embeddings).all(axis=1)
         embeddings = unit_rows(embeddings[finite])
         held = np.asarray([(row, label) for row, label, _ in usable], dtype=np.int64).reshape(-1, 2)[finite]

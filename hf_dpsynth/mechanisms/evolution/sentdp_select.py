@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from dp_accounting import DpEvent, SelfComposedDpEvent
@@ -18,6 +18,7 @@ from dp_accounting import DpEvent, SelfComposedDpEvent
 from hf_dpsynth.compute.depth import tukey_depths
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_flag, check_whole
+from hf_dpsynth.mechanisms.evolution.embeddings import embedded_private, embedded_public
 from hf_dpsynth.mechanisms.rounds import rounds_of, rows_of, sizes_and_shares, with_labels
 from hf_dpsynth.plans import Cost, Facts, Label, Plan
 from hf_dpsynth.privacy.keys import public_generator
@@ -138,21 +139,15 @@ class SentDPSelect:
     ) -> list[np.ndarray]:
         """Return the depths of the public texts of each label. Sensitive.
 
-        A private vector that is not finite adds to no depth: an error would tell that such a record is there.
-
         Raises:
             ConfigError: the embedder does not return one vector for each text, or one of a public text is not finite.
         """
         found = []
         for label, texts in zip(plan.labels, candidates, strict=True):
-            places = _shaped(public.embedder.embed(texts), len(texts))
-            if not np.isfinite(places).all():
-                raise ConfigError("the embedder returned a vector of a public text that is not finite")
-            records, points = private.of_label(label), np.zeros((0, places.shape[1]), np.float32)
-            if len(records):
-                points = _shaped(public.embedder.embed(records), len(records))
+            places = embedded_public(public.embedder, texts, "public")
+            points = embedded_private(public.embedder, private.of_label(label), places.shape[1])
             lines = public_generator(plan.seed, "projections").standard_normal((self.projections, places.shape[1]))
-            found.append(tukey_depths(points[np.isfinite(points).all(axis=1)], places, lines))
+            found.append(tukey_depths(points, places, lines))
         return found
 
 
@@ -162,10 +157,3 @@ def _candidates(public: PublicInputs, plan: Plan) -> list[list[str]]:
     for label, text in public.dataset:
         by_label[label][text] = None
     return [list(texts) for texts in by_label.values()]
-
-
-def _shaped(embeddings: Any, number: int) -> np.ndarray:
-    rows = np.asarray(embeddings, dtype=np.float32)
-    if rows.ndim != 2 or len(rows) != number:
-        raise ConfigError("the embedder must return one vector for each text, shape (n, d)")
-    return rows
