@@ -1,4 +1,4 @@
-"""Rows of labels that are accounted in parallel: how many of each, what a bought histogram costs, and their order.
+"""Rows of labels: how many of each, what a bought histogram costs, their order, and rounds of labels in parallel.
 
 No record has two labels, so under add-remove and zero-out a round that reads all of them costs what one label does.
 """
@@ -34,6 +34,12 @@ def label_noise(noise_multiplier: float, mu: float | None) -> float:
     return 0.0 if noise_multiplier == 0 or mu is None else 1 / (math.sqrt(LABEL_SHARE) * mu)
 
 
+def planned_noise(plan: Plan) -> float:
+    """Return the noise of the label histogram that a plan holds."""
+    target = float(getattr(plan.guarantee, "epsilon", math.inf))
+    return label_noise(plan.noise_multiplier or 0.0, target_mu(target, plan.delta))
+
+
 def sizes_and_shares(
     private: PrivateRecords, plan: Plan, run: Run, most: int | None = None
 ) -> tuple[list[int], list[float]]:
@@ -45,9 +51,7 @@ def sizes_and_shares(
         run (`Run`): whose ledger a bought histogram is released through.
         most (`int`, *optional*): the most rows of a label; what is above goes to labels with room.
     """
-    target = float(getattr(plan.guarantee, "epsilon", math.inf))
-    sigma = label_noise(plan.noise_multiplier or 0.0, target_mu(target, plan.delta))
-    weights = np.clip(np.asarray(label_shares(private, plan, run, sigma), dtype=np.float64), 0, None)
+    weights = np.clip(np.asarray(label_shares(private, plan, run, planned_noise(plan)), dtype=np.float64), 0, None)
     shares = weights / weights.sum() if weights.sum() > 0 else np.full(len(weights), 1 / len(weights))
     sizes = largest_remainder(plan.num_rows or 0, shares.tolist())
     if most is not None:

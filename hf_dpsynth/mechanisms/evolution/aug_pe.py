@@ -18,13 +18,12 @@ from hf_dpsynth.mechanisms.base import PublicInputs, Row, label_shares
 from hf_dpsynth.mechanisms.evolution.embeddings import embedded_private
 from hf_dpsynth.mechanisms.evolution.evolving import Evolving
 from hf_dpsynth.mechanisms.evolution.population import Evolution
+from hf_dpsynth.mechanisms.rounds import LABEL_SHARE
 from hf_dpsynth.plans import Facts, Plan
 from hf_dpsynth.privacy.accounting import gaussian_epsilon
 from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.privacy.selection import count_event, noisy_votes
 from hf_dpsynth.run import Run
-
-LABEL_SHARE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)

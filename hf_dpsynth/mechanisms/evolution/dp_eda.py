@@ -18,6 +18,7 @@ from dp_accounting import ComposedDpEvent, DpEvent, SelfComposedDpEvent
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_one, check_whole
 from hf_dpsynth.mechanisms.evolution import eda_run
+from hf_dpsynth.mechanisms.rounds import LABEL_SHARE
 from hf_dpsynth.models.catalog import model_id
 from hf_dpsynth.plans import Cost, Facts, Plan
 from hf_dpsynth.privacy.accounting import calibrate
@@ -27,7 +28,6 @@ from hf_dpsynth.privacy.selection import count_event
 from hf_dpsynth.run import Run
 from hf_dpsynth.store import Store
 
-LABEL_SHARE = 0.05
 GAUSSIAN, LIMITED = "gaussian-top-k", "limited-domain"
 _READS_OF_A_TEXT = 8  # by a trained inverter: samples and corrections
 

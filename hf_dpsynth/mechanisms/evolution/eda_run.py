@@ -19,6 +19,7 @@ from hf_dpsynth.mechanisms.evolution import prompts
 from hf_dpsynth.mechanisms.evolution.decoding import can_score, decoded, readable
 from hf_dpsynth.mechanisms.evolution.embeddings import embedded_private, embedded_public
 from hf_dpsynth.mechanisms.evolution.gaussian_search import Gaussians
+from hf_dpsynth.mechanisms.rounds import rows_of
 from hf_dpsynth.models.base import Inverter
 from hf_dpsynth.models.inverter import load_inverter
 from hf_dpsynth.plans import Label, Plan
@@ -115,16 +116,13 @@ class Search:
 
     def rows(self) -> Iterator[Row]:
         """Search, then yield the rows of all labels in a public random order."""
-        found = self._searched()
-        rows = []
-        for number, (label, part) in enumerate(zip(self.plan.labels, self.parts, strict=True)):
-            texts = found[number][:part]
+        made = []
+        for number, (found, part) in enumerate(zip(self._searched(), self.parts, strict=True)):
+            texts = found[:part]
             if part > len(texts):
-                texts = [*texts, *self._further(number, found[number], part - len(texts))]
-            columns = dict(zip(self.plan.label_columns, label, strict=True))
-            rows += [{self.plan.text_column: text, **columns} for text in texts]
-        for position in public_generator(self.plan.seed, "row order").permutation(len(rows)).tolist():
-            yield rows[position]
+                texts = [*texts, *self._further(number, found, part - len(texts))]
+            made.append(texts)
+        yield from rows_of(self.plan, made)
 
     def _searched(self) -> list[list[str]]:
         """Return the last texts that each label selected, best first; of its first ones where it selected none."""

@@ -17,6 +17,7 @@ from hf_dpsynth.mechanisms.evolution import prompts
 from hf_dpsynth.mechanisms.evolution.embeddings import embedded_public
 from hf_dpsynth.mechanisms.evolution.evolving import BLOCK, Evolving
 from hf_dpsynth.mechanisms.evolution.ranking import select
+from hf_dpsynth.mechanisms.rounds import rows_of
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.keys import public_generator, public_seed
 from hf_dpsynth.privacy.records import PrivateRecords
@@ -51,9 +52,7 @@ class Evolution:
         """Evolve a population with declared or privatized shares of the labels, and yield its rows in random order."""
         self.bounds = [0, *accumulate(largest_remainder(self.num_rows, shares))]
         texts = self.texts()
-        for position in public_generator(self.plan.seed, "row order").permutation(len(texts)).tolist():
-            label = self.plan.labels[self.label_of(position)]
-            yield {self.plan.text_column: texts[position], **dict(zip(self.plan.label_columns, label, strict=True))}
+        yield from rows_of(self.plan, [texts[start:stop] for start, stop in pairwise(self.bounds)])
 
     def vote(self, number: int, name: str, texts: list[str]) -> np.ndarray | None:
         """Return votes for a population, shape (rows,), -inf for texts that stand for an earlier one.

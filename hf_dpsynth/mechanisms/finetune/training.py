@@ -8,7 +8,6 @@ kept depends on their number, so a run may go on in another.
 """
 
 import io
-import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,9 +27,9 @@ from hf_dpsynth.mechanisms.finetune.generation import TunedModel, written
 from hf_dpsynth.mechanisms.finetune.model_card import model_card
 from hf_dpsynth.mechanisms.finetune.public_loss import PublicLoss, held_out
 from hf_dpsynth.mechanisms.finetune.trainable import Trainable
+from hf_dpsynth.mechanisms.rounds import planned_noise
 from hf_dpsynth.models.causal_lm import CausalLM
 from hf_dpsynth.plans import Label, Plan
-from hf_dpsynth.privacy.accounting import target_mu
 from hf_dpsynth.privacy.keys import public_generator
 from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.privacy.sgd import PoissonSampling, noisy_mean
@@ -74,7 +73,7 @@ def synthetic_rows(
     encoder = here.together(lambda: encoder_of(mechanism, trainable, plan))
     watched = here.together(lambda: held_out(public, plan, encoder))
     here.lead(lambda: reports.check(mechanism.report_to, store))
-    sizes = largest_remainder(plan.num_rows, label_shares(private, plan, run, label_noise(mechanism, plan)))
+    sizes = largest_remainder(plan.num_rows, label_shares(private, plan, run, planned_noise(plan)))
     if here.lead(lambda: not (store.folder / ADAPTER).exists()):
         Training(mechanism, private, plan, run, trainable, encoder, watched).fit()
         here.lead(lambda: store.write_folder(ADAPTER, lambda folder: _save(trainable, plan, folder)))
@@ -172,12 +171,6 @@ def engine_of(mechanism: "FineTuning", trainable: Trainable, encoder: Encoder) -
         micro_batch_size=mechanism.micro_batch_size,
         rough=trainable.rough,
     )
-
-
-def label_noise(mechanism: "FineTuning", plan: Plan) -> float:
-    """Return the noise of the label histogram that the plan holds."""
-    target = getattr(plan.guarantee, "epsilon", math.inf)
-    return mechanism.label_noise(plan.noise_multiplier or 0.0, target_mu(target, plan.delta))
 
 
 class Training:

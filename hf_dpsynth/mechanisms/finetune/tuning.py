@@ -12,19 +12,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from dp_accounting import ComposedDpEvent, DpEvent, NonPrivateDpEvent
+from dp_accounting import DpEvent
 
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_one, check_whole
 from hf_dpsynth.mechanisms.finetune.examples import check_template
+from hf_dpsynth.mechanisms.rounds import with_labels
 from hf_dpsynth.plans import Cost, Facts, Plan
 from hf_dpsynth.privacy.records import PrivateRecords
-from hf_dpsynth.privacy.selection import count_event
 from hf_dpsynth.privacy.sgd import PoissonSampling, ShuffledBatches
 from hf_dpsynth.run import Run
 from hf_dpsynth.store import Store
 
-LABEL_SHARE = 0.05
 _DEFAULT_EPOCHS = 10.0
 _WHOLE = {
     "batch_size": 1, "micro_batch_size": 1, "max_tokens": 4, "max_new_tokens": 1, "top_k": 0, "num_decodes": 1,
@@ -158,15 +157,7 @@ class FineTuning:
         if facts.num_records is None:
             raise ConfigError(f"{self.name} samples batch_size of num_records units. Declare num_records=.")
         steps = self.batches(facts.num_records).event(noise_multiplier)
-        if not facts.buys_proportions:
-            return steps
-        sigma = self.label_noise(noise_multiplier, facts.mu)
-        return ComposedDpEvent([steps, NonPrivateDpEvent() if sigma == 0 else count_event(sigma, facts.adjacency)])
-
-    @staticmethod
-    def label_noise(noise_multiplier: float, mu: float | None) -> float:
-        """Return the noise of the label histogram: 5 % of the target's mu squared; 0 without privacy."""
-        return 0.0 if noise_multiplier == 0 or mu is None else 1 / (math.sqrt(LABEL_SHARE) * mu)
+        return with_labels(steps, noise_multiplier, facts)
 
     def cost(self, facts: Facts) -> Cost:
         """Return an upper bound on sampling, and on the expected tokens of training."""
