@@ -187,6 +187,17 @@ def check_whole(mechanism: str, name: str, value: Any, least: int) -> None:
         raise ConfigError(f"{mechanism}: {name} is {value!r}; it must be a whole number >= {least}")
 
 
+def check_number(mechanism: str, name: str, value: Any, low: float, high: float) -> None:
+    """Refuse a field of a mechanism that is no number or out of its range.
+
+    Raises:
+        ConfigError: it is.
+    """
+    check_one(mechanism, name, value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        raise ConfigError(f"{mechanism}: {name} is {value!r}; it must be a number from {low:g} to {high:g}")
+
+
 def check_choice(mechanism: str, name: str, value: Any, known: Sequence[str]) -> None:
     """Refuse a field of a mechanism that is none of its choices.
 

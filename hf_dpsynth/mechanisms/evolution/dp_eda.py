@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 from dp_accounting import ComposedDpEvent, DpEvent, SelfComposedDpEvent
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_one, check_whole
-from hf_dpsynth.mechanisms.evolution import eda_run
+from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_number, check_whole
+from hf_dpsynth.mechanisms.evolution import eda_run, prompts
 from hf_dpsynth.mechanisms.rounds import LABEL_SHARE
 from hf_dpsynth.models.catalog import model_id
 from hf_dpsynth.plans import Cost, Facts, Plan
@@ -98,12 +98,7 @@ class DPEDA:
     keywords: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        words = [self.keywords] if isinstance(self.keywords, str) else self.keywords
-        if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
-            raise ConfigError(f"dp-eda: keywords is {self.keywords!r}; it must be a list of strings")
-        object.__setattr__(self, "keywords", tuple(words))
-        if not isinstance(self.subject, str) or not self.subject.strip():
-            raise ConfigError(f"dp-eda: subject is {self.subject!r}; it must be words, e.g. 'movie review'")
+        object.__setattr__(self, "keywords", prompts.checked(self.name, self.subject, self.keywords))
         if not (self.inverter is None or isinstance(self.inverter, str)):
             raise ConfigError(
                 f"dp-eda: inverter is of type {type(self.inverter).__name__}; it must be a folder's path"
@@ -111,12 +106,8 @@ class DPEDA:
         for name in ("iterations", "parents", "offspring", "domain", "components", "num_initial", "max_new_tokens"):
             check_whole(self.name, name, getattr(self, name), 1)
         for name, low, high in (("smoothing", 0.0, 1.0), ("perplexity_limit", 1.0, 1e9), ("temperature", 0.0, 100.0)):
-            value = getattr(self, name)
-            check_one(self.name, name, value)
-            if name == "perplexity_limit" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-                raise ConfigError(f"dp-eda: {name} is {value!r}; it must be a number from {low:g} to {high:g}")
+            if name != "perplexity_limit" or self.perplexity_limit is not None:
+                check_number(self.name, name, getattr(self, name), low, high)
         check_choice(self.name, "selection", self.selection, (GAUSSIAN, LIMITED))
         if self.selection == LIMITED and self.parents > self.domain:
             raise ConfigError(f"dp-eda: parents is {self.parents}; of a domain of {self.domain} no more can be picked")

@@ -16,7 +16,7 @@ from hf_dpsynth.mechanisms.base import (
     PublicInputs,
     Row,
     check_choice,
-    check_one,
+    check_number,
     check_whole,
     largest_remainder,
 )
@@ -74,12 +74,7 @@ class Evolving:
     keywords: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        words = [self.keywords] if isinstance(self.keywords, str) else self.keywords
-        if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
-            raise ConfigError(f"{self.name}: keywords is {self.keywords!r}; it must be a list of strings")
-        object.__setattr__(self, "keywords", tuple(words))
-        if not isinstance(self.subject, str) or not self.subject.strip():
-            raise ConfigError(f"{self.name}: subject is {self.subject!r}; it must be words, e.g. 'movie review'")
+        object.__setattr__(self, "keywords", prompts.checked(self.name, self.subject, self.keywords))
         for name, least in (
             ("iterations", 1), ("variations", 2), ("lookahead", 0), ("min_words", 1), ("max_new_tokens", 1)
         ):  # fmt: skip
@@ -91,10 +86,7 @@ class Evolving:
             ("temperature", 0.0, 100.0),
             ("variation_temperature", 0.0, 100.0),
         ):
-            value = getattr(self, name)
-            check_one(self.name, name, value)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-                raise ConfigError(f"{self.name}: {name} is {value!r}; it must be a number from {low:g} to {high:g}")
+            check_number(self.name, name, getattr(self, name), low, high)
         for name, known in (("selection", ("rank", "proportional")), ("variation", ("fill-blanks", "paraphrase"))):
             check_choice(self.name, name, getattr(self, name), known)
 

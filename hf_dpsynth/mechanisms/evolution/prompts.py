@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from hf_dpsynth.errors import ConfigError
+
 STYLES = (
     "in a casual style", "in a plain style", "in a formal style", "in a vivid style", "in a brief style",
     "with a concrete detail", "with an everyday example", "in the first person", "in a thoughtful style",
@@ -22,6 +24,24 @@ _LEAD = re.compile(
 )
 _ORDINAL = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
 _QUOTES = "\"'\u201c\u201d\u2018\u2019`* "
+
+
+def checked(mechanism: str, subject: Any, keywords: Any) -> tuple[str, ...]:
+    """Return the keywords that texts may be asked for with; a single one may stand alone.
+
+    Args:
+        mechanism (`str`): its name, for the message.
+        subject (`str`): what to write.
+        keywords (`str` or `Sequence[str]`): words to write about.
+    Raises:
+        ConfigError: the subject has no word, or the keywords are no list of strings.
+    """
+    words = [keywords] if isinstance(keywords, str) else keywords
+    if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
+        raise ConfigError(f"{mechanism}: keywords is {keywords!r}; it must be a list of strings")
+    if not isinstance(subject, str) or not subject.strip():
+        raise ConfigError(f"{mechanism}: subject is {subject!r}; it must be words, e.g. 'movie review'")
+    return tuple(words)
 
 
 def describe(columns: Sequence[str], label: tuple[Any, ...]) -> str:
