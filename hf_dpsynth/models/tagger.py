@@ -7,7 +7,7 @@ forgotten by spaCy at its end.
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,22 +17,22 @@ from hf_dpsynth.models.catalog import model_id, pull
 from hf_dpsynth.models.tags import tag_codes
 
 _TAGGING = ("tagger", "morphologizer")
-_PIPES = ("tok2vec", "transformer", *_TAGGING, "attribute_ruler")
 PIECE_TOKENS = 1024
 # spaCy's tokenizer takes time that grows as the square of a run without spaces.
 RUNS = re.compile(r"\s+|\S{1,64}\s*")
 
 
-class SpacyTagger:
-    """A spaCy pipeline that satisfies `Tagger`.
+class SpacyPipeline:
+    """A spaCy pipeline that is loaded at its first use, with the components that are wanted alone.
 
     Args:
         model (`str`): a short name of the catalogue or the local folder of a spaCy pipeline.
-
-    Example:
-        >>> SpacyTagger("en-core-web-sm").id
-        'en-core-web-sm'
     """
+
+    pipes: ClassVar[tuple[str, ...]]
+    """The components that stay."""
+    doing: ClassVar[tuple[str, tuple[str, ...]]]
+    """What it is for, and the components of which it needs one."""
 
     def __init__(self, model: str = "en-core-web-sm") -> None:
         self.model = model
@@ -44,7 +44,45 @@ class SpacyTagger:
         return model_id(self.model)
 
     def __repr__(self) -> str:
-        return f"SpacyTagger({self.model!r})"
+        return f"{type(self).__name__}({self.model!r})"
+
+    def _spacy(self) -> Any:
+        return need("spacy", extra="tagger", what=type(self).__name__)
+
+    def _load(self) -> Any:
+        """Load the pipeline at the first use."""
+        if self._pipeline is None:
+            spacy = self._spacy()
+            try:
+                pipeline = spacy.load(pull(self.model))
+            except (OSError, ValueError) as error:
+                raise AssetError(f"{self.model} does not load as a spaCy pipeline: {error}") from error
+            for name in pipeline.component_names:
+                if name not in self.pipes:
+                    pipeline.remove_pipe(name)
+            what, needed = self.doing
+            if not set(needed) & set(pipeline.pipe_names):
+                raise ConfigError(
+                    f"{self.id} has no component that {what} ({' or '.join(needed)}); it is a pipeline for "
+                    f"{pipeline.lang!r}. Use a trained pipeline of the texts' language, such as 'en-core-web-sm'."
+                )
+            self._pipeline = pipeline
+        return self._pipeline
+
+
+class SpacyTagger(SpacyPipeline):
+    """A spaCy pipeline that satisfies `Tagger`.
+
+    Args:
+        model (`str`): a short name of the catalogue or the local folder of a spaCy pipeline.
+
+    Example:
+        >>> SpacyTagger("en-core-web-sm").id
+        'en-core-web-sm'
+    """
+
+    pipes = ("tok2vec", "transformer", *_TAGGING, "attribute_ruler")
+    doing = ("tags words", _TAGGING)
 
     def tag(self, texts: Sequence[str]) -> list[list[str]]:
         """Tag each text's tokens.
@@ -73,7 +111,7 @@ class SpacyTagger:
             `list[list[str]]`: one universal tag a token, "" where the pipeline gives none. As sensitive as the texts.
         """
         pipeline = self._load()
-        document = need("spacy", extra="tagger", what="SpacyTagger").tokens.Doc
+        document = self._spacy().tokens.Doc
         tagged: list[list[str]] = [[] for _ in sentences]
         owners = [owner for owner, words in enumerate(sentences) for _ in range(0, len(words), PIECE_TOKENS)]
         with pipeline.memory_zone():
@@ -101,25 +139,6 @@ class SpacyTagger:
             `list[np.ndarray]`: places in `TAGS`, int8, one a token. As sensitive as the texts.
         """
         return [tag_codes(names) for names in self.tag_tokens(sentences, batch_size=batch_size)]
-
-    def _load(self) -> Any:
-        """Load the pipeline at the first use."""
-        if self._pipeline is None:
-            spacy = need("spacy", extra="tagger", what="SpacyTagger")
-            try:
-                pipeline = spacy.load(pull(self.model))
-            except (OSError, ValueError) as error:
-                raise AssetError(f"{self.model} does not load as a spaCy pipeline: {error}") from error
-            for name in pipeline.component_names:
-                if name not in _PIPES:
-                    pipeline.remove_pipe(name)
-            if not set(_TAGGING) & set(pipeline.pipe_names):
-                raise ConfigError(
-                    f"{self.id} has no component that tags words ({' or '.join(_TAGGING)}); it is a pipeline for "
-                    f"{pipeline.lang!r}. Use a trained pipeline of the texts' language, such as 'en-core-web-sm'."
-                )
-            self._pipeline = pipeline
-        return self._pipeline
 
 
 def encodable(text: str) -> str:
