@@ -25,8 +25,6 @@ negative as integers of 16 bits, so integers are compared.
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -85,19 +83,6 @@ def _has_bfloat16() -> bool:
 
     known = torch.cpu.get_capabilities()
     return torch.backends.mkldnn.is_available() and bool(known.get("avx512_bf16") or known.get("amx_bf16"))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread, here and in threads that start meanwhile: blocks have threads of their own."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _longest(rows: np.ndarray) -> float:

@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hf_dpsynth.compute.candidates import OVERFLOW, Candidates, Table
-from hf_dpsynth.compute.first_pass import FirstPass, Rough, one_thread, rough
+from hf_dpsynth.compute.first_pass import FirstPass, Rough, rough
 from hf_dpsynth.compute.pairs import CHUNK_ELEMENTS, chunks, products_of_pairs, slices
 from hf_dpsynth.compute.pool import Pool
-from hf_dpsynth.compute.threads import in_threads
+from hf_dpsynth.compute.threads import in_threads, one_torch_thread
 from hf_dpsynth.errors import ConfigError
 
 LEAST_MARGIN = 1e-5
@@ -262,7 +262,7 @@ def _assign(array: np.ndarray, name: str, candidates: Candidates, block_rows: in
                 found[place] = _scores_of_all(wild, table).argmax()
             out[block.start : block.start + block.count] = found
 
-    with one_thread() if rough else nullcontext():
+    with one_torch_thread() if rough else nullcontext():  # blocks have threads of their own
         in_threads(search, len(array), block_rows)
     return np.asarray(kept[nearest])
 

@@ -4,8 +4,9 @@ What follows a product (comparing its scores) takes as long as the product and w
 lets other threads run during both.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
 
 from threadpoolctl import ThreadpoolController
@@ -43,3 +44,16 @@ def in_threads(work: Callable[[slice], None], count: int, block_rows: int) -> No
     parts = [slice(start, min(start + each, count)) for start in range(0, count, each)]
     with _controller().limit(limits=1), ThreadPoolExecutor(len(parts)) as pool:
         list(pool.map(work, parts))
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Let torch use one thread, here and in threads that start meanwhile."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -7,11 +7,11 @@ length, never by a token. Products run in one thread, because several round a ro
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hf_dpsynth.compute.threads import one_torch_thread
 from hf_dpsynth.extras import need
 from hf_dpsynth.models.key_value_cache import growing_cache
 
@@ -223,18 +223,6 @@ def _logits(loaded: "Loaded", inputs: dict[str, np.ndarray], keep: int, **option
     }
     if "logits_to_keep" in loaded.accepts:
         options["logits_to_keep"] = keep
-    with _one_thread():
+    with one_torch_thread():  # several share out the rows of a product, and round a row by its place among them
         logits = loaded.model(**placed, **options).logits[:, -keep:, : loaded.vocabulary]
     return np.asarray(logits.float().cpu().numpy())
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute in one thread: several share out the rows of a product, and round a row by its place among them."""
-    torch = need("torch", extra="models", what="rewriting")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
