@@ -39,6 +39,15 @@ class PublicInputs:
     dataset: Sequence[tuple[Label, str]] = ()
 
 
+def texts_by_label(rows: Sequence[tuple[Label, str]], labels: Sequence[Label]) -> list[list[str]]:
+    """Return the different texts of public rows by declared label, in their order. Public."""
+    texts: dict[Label, dict[str, None]] = {label: {} for label in labels}
+    for label, text in rows:
+        if label in texts:
+            texts[label][text] = None
+    return [list(own) for own in texts.values()]
+
+
 class Synthesizer(Protocol):
     """A mechanism that makes a new data set.
 

@@ -14,7 +14,7 @@ import numpy as np
 from hf_dpsynth.compute.kmeans import kmeans, with_ones
 from hf_dpsynth.compute.unit_rows import unit_rows
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.mechanisms.base import largest_remainder
+from hf_dpsynth.mechanisms.base import largest_remainder, texts_by_label
 from hf_dpsynth.plans import Label
 from hf_dpsynth.privacy.keys import public_generator
 from hf_dpsynth.store import Store
@@ -46,21 +46,19 @@ def distinct_texts(rows: Sequence[tuple[Label, str]], labels: Sequence[Label], c
     Raises:
         ConfigError: no public rows, a label without any, or too few for so many clusters.
     """
-    texts: dict[Label, dict[str, None]] = {label: {} for label in labels}
-    for label, text in rows:
-        texts[label][text] = None
+    texts = texts_by_label(rows, labels)
     if not rows:
         raise ConfigError("sec-pe needs public=: rows like the private ones, of which it makes clusters.")
-    empty = [label for label, own in texts.items() if not own]
+    empty = [label for label, own in zip(labels, texts, strict=True) if not own]
     if empty:
         raise ConfigError(f"public= has no row of the label {empty[0]}; sec-pe needs public rows of every label.")
-    number = sum(map(len, texts.values()))
+    number = sum(map(len, texts))
     if not len(labels) <= clusters <= number:
         raise ConfigError(
             f"clusters is {clusters}; it must be at least the number of labels, {len(labels)}, and at most the number "
             f"of distinct public texts, {number}. Pass more public rows, or other clusters."
         )
-    return [list(own) for own in texts.values()]
+    return texts
 
 
 def clustered(

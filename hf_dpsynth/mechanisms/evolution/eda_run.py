@@ -14,10 +14,10 @@ import numpy as np
 from hf_dpsynth.compute.unit_rows import unit_rows
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import get_logger, progress_bar
-from hf_dpsynth.mechanisms.base import PublicInputs, Row, label_shares, largest_remainder
+from hf_dpsynth.mechanisms.base import PublicInputs, Row, label_shares, largest_remainder, texts_by_label
 from hf_dpsynth.mechanisms.evolution import prompts
 from hf_dpsynth.mechanisms.evolution.decoding import can_score, decoded, readable
-from hf_dpsynth.mechanisms.evolution.embeddings import embedded_private, embedded_public
+from hf_dpsynth.mechanisms.evolution.embeddings import different, embedded_private, embedded_public
 from hf_dpsynth.mechanisms.evolution.gaussian_search import Gaussians
 from hf_dpsynth.mechanisms.rounds import rows_of
 from hf_dpsynth.models.base import Inverter
@@ -26,7 +26,7 @@ from hf_dpsynth.plans import Label, Plan
 from hf_dpsynth.privacy.keys import public_generator, public_seed
 from hf_dpsynth.privacy.limited_domain import most_voted
 from hf_dpsynth.privacy.records import PrivateRecords
-from hf_dpsynth.privacy.selection import distinct, noisy_votes
+from hf_dpsynth.privacy.selection import noisy_votes
 from hf_dpsynth.run import Run
 from hf_dpsynth.store import Store
 
@@ -61,7 +61,7 @@ def check_public(mechanism: "DPEDA", public: PublicInputs, plan: Plan) -> None:
 
 def public_texts(public: PublicInputs, label: Label) -> list[str]:
     """Return the different public texts of a label, in order."""
-    return list(dict.fromkeys(text for own, text in public.dataset if own == label))
+    return texts_by_label(public.dataset, [label])[0]
 
 
 def selected(plan: Plan, store: Store) -> list[list[str]]:
@@ -159,7 +159,7 @@ class Search:
         private: list[np.ndarray] = []
         if self.run.ledger.state(key) is None:  # embed before the charge, so that a failure costs nothing
             vectors = [embed(self.public, texts) for texts in population]
-            kept = [_different(texts, rows) for texts, rows in zip(population, vectors, strict=True)]
+            kept = [different(texts, rows) for texts, rows in zip(population, vectors, strict=True)]
             groups = [rows[places] for rows, places in zip(vectors, kept, strict=True)]
             private = self._embedded_private(groups[0].shape[1])
 
@@ -254,12 +254,7 @@ class Search:
             ConfigError: the generator returned another number of texts, or blank ones alone.
         """
         most, temperature = self.mechanism.max_new_tokens, self.mechanism.temperature
-        made = self.public.generator.generate(asked, max_new_tokens=most, temperature=temperature, seed=seed)
-        if len(made) != len(asked):
-            raise ConfigError(
-                f"the generator returned {len(made)} texts for {len(asked)} prompts; it must return one for each"
-            )
-        texts = [prompts.clean(text) for text in made]
+        texts = prompts.replies(self.public.generator, asked, most, temperature, seed)
         worded = [text for text in texts if text]
         if not worded:
             raise ConfigError(
@@ -319,9 +314,3 @@ def embed(public: PublicInputs, texts: Sequence[str]) -> np.ndarray:
         ConfigError: the embedder returned another number of rows, or one that is not finite.
     """
     return unit_rows(embedded_public(public.embedder, texts))
-
-
-def _different(texts: Sequence[str], vectors: np.ndarray) -> list[int]:
-    """Return the places of the texts that equal no earlier text or embedding."""
-    first = set({text: place for place, text in reversed(list(enumerate(texts)))}.values())
-    return [place for place in distinct(vectors).tolist() if place in first]

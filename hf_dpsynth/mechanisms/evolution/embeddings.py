@@ -6,6 +6,7 @@ import numpy as np
 
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.models.base import Embedder
+from hf_dpsynth.privacy.selection import distinct
 
 
 def embedded(embedder: Embedder, texts: Sequence[str]) -> np.ndarray:
@@ -39,3 +40,9 @@ def embedded_private(embedder: Embedder, texts: Sequence[str], width: int) -> np
     """
     rows = embedded(embedder, texts) if len(texts) else np.zeros((0, width), dtype=np.float32)
     return np.asarray(rows[np.isfinite(rows).all(axis=1)])
+
+
+def different(texts: Sequence[str], vectors: np.ndarray) -> list[int]:
+    """Return the places of the public texts that equal no earlier text or embedding."""
+    first = set({text: place for place, text in reversed(list(enumerate(texts)))}.values())
+    return [place for place in distinct(vectors).tolist() if place in first]

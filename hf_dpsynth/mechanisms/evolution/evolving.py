@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.mechanisms.base import (
     PublicInputs,
     Row,
@@ -133,11 +132,4 @@ class Evolving:
         Raises:
             ConfigError: the generator returned another number of texts.
         """
-        if not asked:
-            return []
-        made = generator.generate(asked, max_new_tokens=self.max_new_tokens, temperature=temperature, seed=seed)
-        if len(made) != len(asked):
-            raise ConfigError(
-                f"the generator returned {len(made)} texts for {len(asked)} prompts; it must return one for each"
-            )
-        return [prompts.clean(text) for text in made]
+        return prompts.replies(generator, asked, self.max_new_tokens, temperature, seed)

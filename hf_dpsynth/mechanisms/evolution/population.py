@@ -14,14 +14,13 @@ from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import progress_bar
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, largest_remainder
 from hf_dpsynth.mechanisms.evolution import prompts
-from hf_dpsynth.mechanisms.evolution.embeddings import embedded_public
+from hf_dpsynth.mechanisms.evolution.embeddings import different, embedded_public
 from hf_dpsynth.mechanisms.evolution.evolving import BLOCK, Evolving
 from hf_dpsynth.mechanisms.evolution.ranking import select
 from hf_dpsynth.mechanisms.rounds import rows_of
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.keys import public_generator, public_seed
 from hf_dpsynth.privacy.records import PrivateRecords
-from hf_dpsynth.privacy.selection import distinct
 from hf_dpsynth.run import Run
 
 
@@ -89,11 +88,10 @@ class Evolution:
 
     def kept(self, groups: list[np.ndarray], texts: list[str]) -> list[np.ndarray]:
         """Return, by label, the positions of the candidates that stand for no earlier text or embedding."""
-        found = []
-        for group, (start, stop) in zip(groups, pairwise(self.bounds), strict=True):
-            first = set({text: row for row, text in reversed(list(enumerate(texts[start:stop])))}.values())
-            found.append(np.asarray([row for row in distinct(group) if row in first], dtype=np.int64))
-        return found
+        return [
+            np.asarray(different(texts[start:stop], group), dtype=np.int64)
+            for group, (start, stop) in zip(groups, pairwise(self.bounds), strict=True)
+        ]
 
     def scores(self, released: Sequence[Sequence[Any]]) -> np.ndarray:
         """Return votes by label, as pairs of positions and values, as one score a text; -inf for the others."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.models.base import TextGenerator
 
 STYLES = (
     "in a casual style", "in a plain style", "in a formal style", "in a vivid style", "in a brief style",
@@ -88,3 +89,21 @@ def clean(text: str) -> str:
     first = _ORDINAL.sub("", paragraphs[0]) if paragraphs else ""
     first = first.strip(_QUOTES).replace(BLANK, " ")
     return re.sub(r"\s+", " ", first).strip()
+
+
+def replies(
+    generator: TextGenerator, asked: Sequence[str], max_new_tokens: int, temperature: float, seed: int
+) -> list[str]:
+    """Return one cleaned reply for each prompt.
+
+    Raises:
+        ConfigError: the generator returned another number of texts.
+    """
+    if not asked:
+        return []
+    made = generator.generate(asked, max_new_tokens=max_new_tokens, temperature=temperature, seed=seed)
+    if len(made) != len(asked):
+        raise ConfigError(
+            f"the generator returned {len(made)} texts for {len(asked)} prompts; it must return one for each"
+        )
+    return [clean(text) for text in made]

@@ -17,10 +17,10 @@ from dp_accounting import DpEvent, SelfComposedDpEvent
 
 from hf_dpsynth.compute.depth import tukey_depths
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_flag, check_whole
+from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_flag, check_whole, texts_by_label
 from hf_dpsynth.mechanisms.evolution.embeddings import embedded_private, embedded_public
 from hf_dpsynth.mechanisms.rounds import rounds_of, rows_of, sizes_and_shares, with_labels
-from hf_dpsynth.plans import Cost, Facts, Label, Plan
+from hf_dpsynth.plans import Cost, Facts, Plan
 from hf_dpsynth.privacy.keys import public_generator
 from hf_dpsynth.privacy.picks import pick_event, picks
 from hf_dpsynth.privacy.records import PrivateRecords
@@ -98,14 +98,14 @@ class SentDPSelect:
         Raises:
             ConfigError: a label has none.
         """
-        for label, texts in zip(plan.labels, _candidates(public, plan), strict=True):
+        for label, texts in zip(plan.labels, texts_by_label(public.dataset, plan.labels), strict=True):
             if not texts:
                 raise ConfigError(f"sentdp-select picks public texts; public= has none of the label {label!r}.")
 
     def run(self, private: PrivateRecords, public: PublicInputs, plan: Plan, run: Run) -> Iterator[Row]:
         """Pick and yield the rows."""
         held = SentDPSelect(**plan.params)
-        candidates = _candidates(public, plan)
+        candidates = texts_by_label(public.dataset, plan.labels)
         sizes, _ = sizes_and_shares(private, plan, run)
         counts = [min(size, held.picks or 1) for size in sizes]
         depths: list[np.ndarray] = []
@@ -149,11 +149,3 @@ class SentDPSelect:
             lines = public_generator(plan.seed, "projections").standard_normal((self.projections, places.shape[1]))
             found.append(tukey_depths(points, places, lines))
         return found
-
-
-def _candidates(public: PublicInputs, plan: Plan) -> list[list[str]]:
-    """Return the distinct public texts of each label, in their order. Public."""
-    by_label: dict[Label, dict[str, None]] = {label: {} for label in plan.labels}
-    for label, text in public.dataset:
-        by_label[label][text] = None
-    return [list(texts) for texts in by_label.values()]
