@@ -66,9 +66,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_cut(self, body):
         self.send(self.answer("a text that is cut"), cut=40)
 
-    def do_slow(self, body, seconds):
-        time.sleep(seconds)
-        self.do_text(body)
+    def do_silent(self, body):
+        """Says nothing until the client has hung up."""
+        self.connection.recv(1)
+        self.close_connection = True
 
     def do_reset(self, body):
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from contextlib import contextmanager
 
 import huggingface_hub
@@ -24,6 +25,8 @@ from tests.stubs import CANARY, StubEmbedder, reviews, synth
 KEY = "sk-canary-of-a-key"
 PROMPT = "a prompt nobody may print"
 NOTHING_LISTENS = "http://127.0.0.1:9/v1"
+PATIENCE = defaultdict(lambda: 60.0, silent=1.5)
+"""Seconds until the client hangs up: only a silent server is hung up on, however busy the machine is."""
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +130,7 @@ def test_usage_is_what_the_server_reported():
         ("status", 408),
         ("cut",),
         ("reset",),
-        ("slow", 0.4),
+        ("silent",),
         ("raw", b"<html>no JSON</html>"),
         ("raw", b"\xff\xfe"),
         ("raw", b"[]"),
@@ -139,7 +142,7 @@ def test_usage_is_what_the_server_reported():
 )
 def test_a_failure_that_passes_is_retried_for_its_row_alone(fault):
     with serving(fault, fault) as server:
-        generator = endpoint(server, timeout_seconds=0.2, max_concurrency=2)
+        generator = endpoint(server, timeout_seconds=PATIENCE[fault[0]], max_concurrency=2)
         assert ask(generator, ["echo 0", "echo 1", "echo 2"]) == ["0", "1", "2"]
     assert len(server.bodies) == 5
 
@@ -197,16 +200,15 @@ def test_a_refusal_is_told_at_once(status, way_out, caplog):
     [
         (("status", 500), "HTTP 500 Internal Server Error"),
         (("status", 599), "HTTP 599"),
-        (("slow", 0.4), "no answer within 0.1 s"),
+        (("silent",), "no answer within 1.5 s"),
         (("raw", PROMPT.encode()), "an answer that is no chat completion"),
         (("cut",), "the connection failed (RemoteProtocolError)"),
     ],
 )
 def test_an_error_says_how_many_prompts_have_no_answer(fault, reason):
     with serving(("text",), ("text",), *[fault] * 9) as server:
-        line = refused(
-            endpoint(server, max_concurrency=1, max_retries=1, timeout_seconds=0.1, api_key=KEY), [PROMPT] * 5
-        )
+        options = {"max_concurrency": 1, "max_retries": 1, "timeout_seconds": PATIENCE[fault[0]]}
+        line = refused(endpoint(server, **options, api_key=KEY), [PROMPT] * 5)
     assert f"3 of 5 prompts got no answer from 127.0.0.1: {reason}, and max_retries=1 is used up." in line
     assert "same out=" in line
     assert len(server.bodies) == 4
@@ -247,11 +249,11 @@ def test_an_interrupted_call_keeps_its_answers_and_stops_asking(monkeypatch):
 
     monkeypatch.setattr("hf_dpsynth.models.chat_completion.progress_bar", lambda **options: Bar())
     with serving(("status", 500), delay=0.01) as server:
-        generator = endpoint(server, max_concurrency=2, backoff_seconds=8.0)
+        generator = endpoint(server, max_concurrency=2, backoff_seconds=60.0)
         started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             ask(generator, ["echo 1"] * 50)
-        assert time.monotonic() - started < 2.0, "a row that waits to be retried is not waited for"
+        assert time.monotonic() - started < 5, "a row that waits to be retried is not waited for"
         assert len(server.bodies) < 10
         monkeypatch.undo()
         assert ask(generator, ["echo 1"] * 50) == ["1"] * 50
