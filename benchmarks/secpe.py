@@ -29,9 +29,9 @@ RATIOS = (2.0, 10.0, 50.0, math.inf)
 SECRETS = {"spam-assassin": "regex", "sms-spam": "regex", "movie": "spacy"}
 SUBJECTS = {"spam-assassin": "e-mail", "sms-spam": "text message", "movie": "movie review sentence"}
 COLUMNS = {"text_column": "text", "label_column": "label"}
-SIZES = {"private": 2000, "public": 1000, "rows": 600, "test": 500, "clusters": 100}
+SIZES = {"private": 2000, "public": 1000, "rows": 300, "test": 500, "clusters": 100}
 EVOLUTION = {
-    "iterations": 5, "variations": 3, "variation": "paraphrase", "word_count_std": 4.0, "max_new_tokens": 40,
+    "iterations": 4, "variations": 3, "variation": "paraphrase", "word_count_std": 4.0, "max_new_tokens": 40,
     "temperature": 0.8, "variation_temperature": 0.7,
 }  # fmt: skip
 CELLS = [

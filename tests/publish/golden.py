@@ -4,7 +4,12 @@ import math
 import pathlib
 
 from hf_dpsynth.mechanisms.evolution.aug_pe import AugPE
+from hf_dpsynth.mechanisms.evolution.dp_eda import DPEDA
+from hf_dpsynth.mechanisms.evolution.sec_pe import SecPE
+from hf_dpsynth.mechanisms.evolution.sentdp_select import SentDPSelect
 from hf_dpsynth.mechanisms.planning import plan_privatization, plan_synthesis
+from hf_dpsynth.mechanisms.prediction.dp_icl import DPICL
+from hf_dpsynth.mechanisms.prediction.invisible_ink import InvisibleInk
 from hf_dpsynth.mechanisms.rewrite.dp_prompt import DPPrompt
 from hf_dpsynth.mechanisms.word.madlib import Madlib
 from hf_dpsynth.mechanisms.word.syntax_guided import SyntaxGuided
@@ -16,6 +21,8 @@ FOLDER = pathlib.Path(__file__).parents[2] / "model_cards"
 VERSIONS = {"hf_dpsynth": "0.1.0", "dp_accounting": "0.6.0", "opendp": "0.16.0", "randomgen": "2.5.1"}
 LABELS = {"labels": (("negative",), ("positive",)), "label_columns": ("label",)}
 OURS = {"model_ids": {"generator": "smollm2-135m", "embedder": "minilm"}}
+EVEN = {"proportions": (0.5, 0.5)}
+FOUND = ("regex finds a secret in the same rows whatever its value: unknown",)
 UNKNOWN = ("the embedder embeds each row independently of the others: unknown",)
 
 
@@ -44,6 +51,8 @@ def releases():
     words = plan_privatization(madlib, epsilon=10, kept_columns=("label",), model_ids={"vectors": "glove-50d"})
     guided = plan_privatization(SyntaxGuided(), epsilon=6, model_ids={"vectors": "glove-50d"})
     prompted = plan_privatization(DPPrompt(), epsilon=1920, model_ids={"generator": "smollm2-135m"})
+    written = SecPE(p={"other": 1e-4, "phone": 1e-5}, r=1e-3, subject="e-mail")
+    secrets = plan_synthesis(written, epsilon=None, num_rows=500, assumptions=FOUND, **LABELS, **OURS)
     lost = "votes-002 was charged and lost when a process stopped; its round was skipped."
     return {
         "aug-pe-add-remove": fixed(add_remove, 500),
@@ -52,6 +61,23 @@ def releases():
         "madlib": fixed(words, 2000),
         "syntax-guided": fixed(guided, 2000),
         "dp-prompt": fixed(prompted, 2000),
+        "sec-pe": fixed(secrets, 500),
+        **{name: fixed(plan, plan.num_rows) for name, plan in further().items()},
+    }
+
+
+def further():
+    """Plans of mechanisms that select public texts or let private ones vote on tokens, by the name of their card."""
+    settings = {"epsilon": 4, "delta": 1e-5, **LABELS, **EVEN}
+    searched = DPEDA(subject="movie review")
+    limited = DPEDA(subject="movie review", selection="limited-domain")
+    sampled = {"num_records": 5000, "model_ids": {"generator": "smollm2-135m"}}
+    return {
+        "dp-eda": plan_synthesis(searched, num_rows=500, **settings, **OURS),
+        "dp-eda-limited-domain": plan_synthesis(limited, num_rows=500, **settings, **OURS),
+        "sentdp-select": plan_synthesis(SentDPSelect(), num_rows=40, **settings, model_ids={"embedder": "minilm"}),
+        "dp-icl": plan_synthesis(DPICL(subject="movie review"), num_rows=12, **settings, **sampled),
+        "invisible-ink": plan_synthesis(InvisibleInk(subject="movie review"), num_rows=12, **settings, **sampled),
     }
 
 

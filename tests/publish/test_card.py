@@ -13,6 +13,7 @@ from tests.publish import golden
 from tests.stubs import synth
 
 RELEASES = golden.releases()
+SECRETS = {"sec-pe"}  # they promise secret protection, which has no epsilon
 HOSTILE = [
     "---\nepsilon: 0.1\n---", "<script>alert(1)</script>", "[x](javascript:alert(1))", "| a | b |", "# title",
     "`code`", "**bold** _it_ ~~no~~", "on", "no", "1e-06", "null", "{{ 7 * 7 }}", "- item", "1. item",
@@ -44,8 +45,8 @@ def test_there_is_no_golden_card_without_a_release():
 def test_the_first_screen_states_the_claim_and_what_is_not_covered(name):
     text = body(RELEASES[name].card())
     first = text[:800].lower()
-    words = ("epsilon", "delta", "adjacency", "not covered")
-    assert all(word in first for word in words) and ("record" in first or "word" in first)
+    claim = ("guess", "0.0001", "0.001", "secret") if name in SECRETS else ("epsilon", "delta", "adjacency")
+    assert all(word in first for word in (*claim, "not covered")) and ("record" in first or "word" in first)
     order = [
         "What is not covered",
         "All releases",
@@ -61,8 +62,10 @@ def test_the_first_screen_states_the_claim_and_what_is_not_covered(name):
 @pytest.mark.parametrize("name", RELEASES)
 def test_the_front_matter_mirrors_privacy_json(name):
     facts, head = to_privacy_json(RELEASES[name]), front(RELEASES[name].card())
-    claim = head["differential_privacy"]
-    assert claim["epsilon"] == facts["parameters"]["epsilon"] and claim["delta"] == facts["parameters"]["delta"]
+    claim = head["secret_protection" if name in SECRETS else "differential_privacy"]
+    named = facts["parameters"]["secret_protection"] if name in SECRETS else facts["parameters"]
+    assert all(claim[key] == named[key] for key in (("p", "r", "kinds") if name in SECRETS else ("epsilon", "delta")))
+    assert len({"secret_protection", "differential_privacy"} & set(head)) == 1
     assert claim["adjacency"] == facts["adjacency"] and claim["claim_status"] == facts["claim_status"]
     assert claim["guarantee_id"] == facts["guarantee_id"] and claim["file"] == "privacy.json"
     assert {"synthetic", "privatized"} & set(head["tags"]) and head["tags"][-1] == facts["mechanisms"][0]["name"]
@@ -80,7 +83,8 @@ def test_differential_privacy_is_said_of_finite_approximate_dp_alone():
     said = {name: "differentially private" in release.card().lower() for name, release in RELEASES.items()}
     assert tagged == said == {
         "aug-pe-add-remove": True, "aug-pe-zero-out-own-embedder": True, "aug-pe-no-privacy": False, "madlib": False,
-        "syntax-guided": False, "dp-prompt": False,
+        "syntax-guided": False, "dp-prompt": False, "sec-pe": False, "dp-eda": True, "dp-eda-limited-domain": True,
+        "sentdp-select": True, "dp-icl": True, "invisible-ink": True,
     }  # fmt: skip
     assert "No privacy" in RELEASES["aug-pe-no-privacy"].card()
 
