@@ -31,14 +31,15 @@ import numpy as np
 COLUMNS = {"text_column": "text", "label_column": "label"}
 DATA = ("trec", "sms-spam")
 PUBLIC = 300  # texts of the generator by public prompts, for methods that pick from them
+EVOLUTION = {
+    "iterations": 5, "variations": 3, "variation": "paraphrase", "word_count_std": 4.0, "max_new_tokens": 32,
+    "temperature": 0.8, "variation_temperature": 0.7,
+}  # fmt: skip
 SYNTHETIC = {
-    "aug-pe": {
-        "iterations": 5, "variations": 3, "variation": "paraphrase", "word_count_std": 4.0, "max_new_tokens": 32,
-        "temperature": 0.8, "variation_temperature": 0.7,
-    },
-    "dp-eda": {"iterations": 7},
+    "aug-pe": EVOLUTION,
+    "dp-eda": {"iterations": 5, "offspring": 300, "parents": 10, "max_new_tokens": 32},
     "dp-lora": {"epochs": 2, "batch_size": 64, "max_tokens": 64, "max_new_tokens": 40, "checkpoint_every": 10},
-    "sec-pe": {"p": 1e-4, "r": 1e-3, "iterations": 5, "variations": 3},
+    "sec-pe": EVOLUTION | {"p": 1e-4, "r": 1e-3, "clusters": 100},
     "dp-icl": {"max_new_tokens": 24, "max_tokens": 40, "subsets": 10, "shots": 2},
     "invisible-ink": {"max_new_tokens": 24, "max_tokens": 40, "batch_size": 16},
     "sentdp-select": {},
@@ -101,6 +102,8 @@ def make(data, method, epsilon, train, options):
         return train.privatize("custext", epsilon=epsilon, text_column="text", keep_columns=["label"], out=out)
     labels, cls = train.features["label"].names, registry.table()[method].load()
     params = dict(SYNTHETIC[method]) | ({"subject": SUBJECTS[data]} if "subject" in cls.__dataclass_fields__ else {})
+    if method == "dp-eda":
+        params |= {"inverter": options.inverter, "perplexity_limit": options.perplexity_limit}
     more = {}
     if "public" in getattr(cls, "takes", ()) and method != "dp-lora":
         more["public"] = public_texts(data, labels, options.folder, options.public)
@@ -199,12 +202,12 @@ def path(folder, *words):
 
 def run(options):
     """Run the missing cells, each in a process of its own."""
-    jobs = [("cell", *words) for words in cells() if words[0] in options.data]
+    jobs = [("cell", *words) for words in cells() if words[0] in options.data and words[1] not in options.without]
     attacks = [(data, source) for data in options.data for source in TOLD if source == "real" or source in known()]
     jobs += [("membership", data, source, math.inf if source == "real" else 8.0) for data, source in attacks]
-    passed = [
-        f"--{name}={getattr(options, name)}" for name in ("train", "test", "rows", "resamples", "public", "folder")
-    ]
+    names = ("train", "test", "rows", "resamples", "public", "folder", "perplexity-limit", "inverter")
+    values = {name: getattr(options, name.replace("-", "_")) for name in names}
+    passed = [f"--{name}={value}" for name, value in values.items() if value is not None]
     for job in jobs:
         if path(options.folder, *job).exists():
             continue
@@ -235,6 +238,9 @@ def main():
     parser.add_argument("--test", type=int, default=200, help="held-out rows")
     parser.add_argument("--rows", type=int, default=60, help="rows that a method makes")
     parser.add_argument("--public", type=int, default=PUBLIC, help="public texts")
+    parser.add_argument("--without", nargs="*", default=[], choices=ORDER, help="methods that run leaves out")
+    parser.add_argument("--inverter", help="folder of an inverter for dp-eda")
+    parser.add_argument("--perplexity-limit", type=float, help="of dp-eda's filter; off when missing")
     parser.add_argument("--resamples", type=int, default=20, help="sets of demonstrations, and prompts attacked")
     parser.add_argument("--folder", type=Path, default=Path("benchmarks/icl"))
     options = parser.parse_args()
