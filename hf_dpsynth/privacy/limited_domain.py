@@ -36,18 +36,20 @@ GUMBEL_DEVIATION = math.pi / math.sqrt(6)
 class LimitedDomainDpEvent(DpEvent):  # type: ignore[misc]
     """Picks at most `picks` of the candidates with most votes, in order, and stops at a threshold.
 
-    One record casts one vote in one histogram. The scale of the noise and the height of the threshold follow from the
-    neighbouring relation; `epsilon` and `delta` are what they give.
+    One record casts one vote in one histogram. The scale of the noise and the height of the threshold follow from
+    `moves`, which the neighbouring relation sets; `epsilon` and `delta` are what they give.
 
     Args:
         epsilon (`float`): the range of the privacy loss of one pick.
         picks (`int`): how many are picked at most.
         delta (`float`): the probability that a candidate beats the threshold which a neighbour could not pick.
+        moves (`int`): how many counts a neighbour moves by 1: one, or the two of a replacement.
     """
 
     epsilon: float
     picks: int
     delta: float
+    moves: int
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf or not 0 < self.delta < 1:
@@ -57,6 +59,8 @@ class LimitedDomainDpEvent(DpEvent):  # type: ignore[misc]
             )
         if isinstance(self.picks, bool) or not isinstance(self.picks, int) or not self.picks >= 1:
             raise ConfigError(f"the limited domain has {self.picks} picks; it must be a whole number >= 1")
+        if isinstance(self.moves, bool) or not isinstance(self.moves, int) or self.moves not in (1, 2):
+            raise ConfigError(f"the limited domain has {self.moves} moves; a neighbour moves 1 count, or 2")
 
     @property
     def rho(self) -> float:
@@ -69,7 +73,7 @@ class LimitedDomainDpEvent(DpEvent):  # type: ignore[misc]
         return self.delta
 
 
-def limited_domain_event(noise: float, picks: int, delta: float | None) -> DpEvent:
+def limited_domain_event(noise: float, picks: int, delta: float | None, adjacency: str) -> DpEvent:
     """Return the event of one release by `limited_domain`.
 
     Args:
@@ -77,19 +81,20 @@ def limited_domain_event(noise: float, picks: int, delta: float | None) -> DpEve
             privacy.
         picks (`int`): how many are picked at most.
         delta (`float`, *optional*): the probability that the threshold fails; read only with noise.
+        adjacency (`str`): the neighbouring relation.
     """
     if noise == 0 or delta is None:
         return NonPrivateDpEvent()
-    return LimitedDomainDpEvent(GUMBEL_DEVIATION / noise, picks, delta)
+    moves = 2 if adjacency == "replace-one" else 1
+    return LimitedDomainDpEvent(GUMBEL_DEVIATION / noise, picks, delta, moves)
 
 
-def threshold(event: DpEvent, adjacency: str, labels: int = 1) -> float:
+def threshold(event: DpEvent, labels: int = 1) -> float:
     """Return how far the threshold lies above the votes of the first candidate that is out of the domain, in votes."""
-    step = 2 if adjacency == "replace-one" else 1
     if not isinstance(event, LimitedDomainDpEvent):
-        return float(step)
-    delta = event.delta / 2 if adjacency == "replace-one" and labels > 1 else event.delta
-    return step + step * math.log(1 / delta) / event.epsilon
+        return 1.0
+    delta = event.delta / 2 if event.moves == 2 and labels > 1 else event.delta
+    return event.moves + event.moves * math.log(1 / delta) / event.epsilon
 
 
 def most_voted(
@@ -99,7 +104,6 @@ def most_voted(
     *,
     picks: int,
     domain: int,
-    adjacency: str,
     key: Key,
 ) -> list[list[int]]:
     """Pick, label by label, the candidates that most private rows are nearest to; see `limited_domain`.
@@ -110,17 +114,16 @@ def most_voted(
         event (`DpEvent`): like all that follows, as for `limited_domain`.
         picks (`int`): k.
         domain (`int`): K.
-        adjacency (`str`): the neighbouring relation.
         key (`Key`): secret randomness of this release alone.
     Returns:
         `list[list[int]]`: row numbers by label, best first. Public once it is committed.
     """
     counts = [nearest.votes(rows, group) for rows, group in zip(private, candidates, strict=True)]
-    return limited_domain(counts, event, picks=picks, domain=domain, adjacency=adjacency, key=key)
+    return limited_domain(counts, event, picks=picks, domain=domain, key=key)
 
 
 def limited_domain(
-    counts: Sequence[np.ndarray], event: DpEvent, *, picks: int, domain: int, adjacency: str, key: Key
+    counts: Sequence[np.ndarray], event: DpEvent, *, picks: int, domain: int, key: Key
 ) -> list[list[int]]:
     """Pick, label by label, candidates of most votes, best first; the event is `LimitedDomainDpEvent`.
 
@@ -129,23 +132,24 @@ def limited_domain(
 
     Args:
         counts (`Sequence[np.ndarray]`): votes by label, integers, each of shape (m_l,). Sensitive.
-        event (`DpEvent`): what it is accounted by; `NonPrivateDpEvent` adds no noise.
+        event (`DpEvent`): what it is accounted by, and all that noise and threshold follow from;
+            `NonPrivateDpEvent` adds no noise.
         picks (`int`): k, how many are picked at most for each label.
         domain (`int`): K, how many of the most voted can be picked.
-        adjacency (`str`): the neighbouring relation.
         key (`Key`): secret randomness of this release alone.
     Returns:
         `list[list[int]]`: row numbers by label, at most `picks`, possibly none. Public once it is committed.
     Sensitivity:
-        a record casts one vote: one count moves by 1 under add-remove and zero-out, two by 1 under replace-one.
+        a record casts one vote: one count moves by 1 under add-remove and zero-out, two by 1 under replace-one. The
+        event's `moves` is that number.
     Raises:
         ConfigError: the event is of another number of picks.
     """
     private = isinstance(event, LimitedDomainDpEvent)
     if private and event.picks != picks:
         raise ConfigError(f"the event accounts {event.picks} picks, not {picks}")
-    scale = (2 if adjacency == "replace-one" else 1) / event.epsilon if private else 0.0
-    margin = threshold(event, adjacency, len(counts))
+    scale = event.moves / event.epsilon if private else 0.0
+    margin = threshold(event, len(counts))
     return [
         _picked(votes, picks, domain, margin, scale, key.generator("gumbel", number))
         for number, votes in enumerate(counts)

@@ -13,6 +13,7 @@ from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent
 from hf_dpsynth.errors import HfDpsynthError
 from hf_dpsynth.privacy.accounting import epsilon, extra_delta, leaves, rdp_epsilon
 from hf_dpsynth.privacy.event_json import event_from_json
+from hf_dpsynth.privacy.limited_domain import LimitedDomainDpEvent
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
 from hf_dpsynth.privacy.scales import scales
 from hf_dpsynth.privacy.tokens import TokensDpEvent
@@ -85,9 +86,10 @@ def _relation(facts: dict[str, Any], counts: Counter[DpEvent]) -> list[str]:
     found = []
     if accounting["relation"] != adjacency:
         found.append(f"adjacency: {short(adjacency)}, but accounting.relation is {short(accounting['relation'])}")
-    votes = [leaf for leaf in counts if isinstance(leaf, DiscreteGaussianDpEvent)]
-    if adjacency == "replace_one" and any(len(leaf.shifts) < 2 for leaf in votes):
-        found.append("adjacency: replace_one, but an event has one shift; a replaced record moves two counts")
+    moved = [leaf.moves for leaf in counts if isinstance(leaf, LimitedDomainDpEvent)]
+    moved += [len(leaf.shifts) for leaf in counts if isinstance(leaf, DiscreteGaussianDpEvent)]
+    if adjacency == "replace_one" and any(number < 2 for number in moved):
+        found.append("adjacency: replace_one, but in an event one count moves; a replaced record moves two counts")
     if adjacency == "add_remove" and facts["source"]["n_units"] is not None:
         found.append("adjacency: add_remove protects the number of records, but source.n_units publishes it")
     if accounting["composition"] == "filter" and accounting["accountant"] != "rdp":

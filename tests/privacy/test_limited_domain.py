@@ -9,7 +9,7 @@ import pytest
 from dp_accounting import NonPrivateDpEvent, SelfComposedDpEvent, ZCDpEvent
 from scipy.stats import chi2
 
-from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.privacy.accounting import extra_delta, rdp_epsilon
 from hf_dpsynth.privacy.event_json import event_from_json, event_to_json
 from hf_dpsynth.privacy.keys import Key
@@ -24,6 +24,7 @@ from hf_dpsynth.privacy.limited_domain import (
 )
 
 DELTA = 0.01
+MOVES = {"add-remove": 1, "replace-one": 2}
 
 
 def law(votes, domain, picks, scale, margin):
@@ -49,9 +50,8 @@ def law(votes, domain, picks, scale, margin):
 
 
 def ours(votes, domain, picks, epsilon, adjacency, labels=1):
-    event = LimitedDomainDpEvent(epsilon, picks, DELTA)
-    scale = (2 if adjacency == "replace-one" else 1) / epsilon
-    return law(votes, domain, picks, scale, threshold(event, adjacency, labels))
+    event = LimitedDomainDpEvent(epsilon, picks, DELTA, MOVES[adjacency])
+    return law(votes, domain, picks, MOVES[adjacency] / epsilon, threshold(event, labels))
 
 
 def excess(p, q, epsilon):
@@ -122,9 +122,9 @@ def test_a_replacement_that_changes_its_label_is_within_the_same_claim(epsilon):
 def test_the_loss_of_all_picks_is_within_rho_where_the_domain_is_the_same():
     """Renyi divergence, over all histograms of candidates that are all in the domain, wherever the threshold lies."""
     for epsilon, picks in itertools.product((0.3, 1.5), (1, 2)):
-        rho = LimitedDomainDpEvent(epsilon, picks, DELTA).rho
-        for adjacency in ("add-remove", "replace-one"):
-            reached, scale = 0.0, (2 if adjacency == "replace-one" else 1) / epsilon
+        rho = LimitedDomainDpEvent(epsilon, picks, DELTA, 1).rho
+        for adjacency, moves in MOVES.items():
+            reached, scale = 0.0, moves / epsilon
             for votes in itertools.product(range(4), repeat=3):
                 p = law(votes, 3, picks, scale, 0.0)
                 for other in moved(votes, adjacency):
@@ -138,12 +138,12 @@ def test_the_loss_of_all_picks_is_within_rho_where_the_domain_is_the_same():
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 def test_what_is_drawn_has_the_enumerated_law(adjacency):
     """Chi-square at level 1e-4: a noise that is 10 % off is rejected with probability .99."""
-    step = 2 if adjacency == "replace-one" else 1
+    step = MOVES[adjacency]
     votes, epsilon, number = step * np.array([3, 9, 7, 6, 2]), 0.9, 7_000
-    event, key = LimitedDomainDpEvent(epsilon, 2, 0.2), Key.from_insecure_seed(5)
+    event, key = LimitedDomainDpEvent(epsilon, 2, 0.2, step), Key.from_insecure_seed(5)
     drawn = Counter()
     for draw in range(number):
-        (rows,) = limited_domain([votes], event, picks=2, domain=3, adjacency=adjacency, key=key.derive(draw))
+        (rows,) = limited_domain([votes], event, picks=2, domain=3, key=key.derive(draw))
         drawn[tuple(rows)] += 1
 
     def rejects(factor, lower=0.0):
@@ -158,54 +158,66 @@ def test_what_is_drawn_has_the_enumerated_law(adjacency):
 
 
 def test_labels_are_drawn_with_noise_of_their_own_and_ties_fall_to_the_first():
-    event, key = LimitedDomainDpEvent(1.0, 5, 0.1), Key.from_insecure_seed(1)
+    event, key = LimitedDomainDpEvent(1.0, 5, 0.1, 1), Key.from_insecure_seed(1)
     votes = np.full(40, 60)
     votes[30:] = 0
-    one, other = limited_domain([votes, votes], event, picks=5, domain=30, adjacency="add-remove", key=key)
+    one, other = limited_domain([votes, votes], event, picks=5, domain=30, key=key)
     assert len(one) == len(other) == 5 and one != other
-    nothing = limited_domain([votes], NonPrivateDpEvent(), picks=5, domain=30, adjacency="add-remove", key=key)
+    nothing = limited_domain([votes], NonPrivateDpEvent(), picks=5, domain=30, key=key)
     assert nothing == [[0, 1, 2, 3, 4]]
 
 
 @pytest.mark.parametrize("candidates", [1, 2, 3, 4])
 def test_a_domain_of_all_candidates_and_more_has_a_threshold_above_zero_votes(candidates):
-    event, key = LimitedDomainDpEvent(5.0, 2, 1e-6), Key.from_insecure_seed(1)
+    event, key = LimitedDomainDpEvent(5.0, 2, 1e-6, 1), Key.from_insecure_seed(1)
     votes = np.full(candidates, 100)
-    (rows,) = limited_domain([votes], event, picks=2, domain=3, adjacency="add-remove", key=key)
+    (rows,) = limited_domain([votes], event, picks=2, domain=3, key=key)
     # beyond the domain lie as many votes again, so that nothing can be picked
     assert len(rows) == (min(2, candidates) if candidates <= 3 else 0)
-    sharp, seen = LimitedDomainDpEvent(400.0, 2, 1e-6), []  # whose threshold is 1.03, and its noise next to nothing
+    sharp, seen = LimitedDomainDpEvent(400.0, 2, 1e-6, 1), []  # whose threshold is 1.03, and its noise next to nothing
     for votes in (1, 2):
-        same = {"picks": 2, "domain": 3, "adjacency": "add-remove", "key": key}
+        same = {"picks": 2, "domain": 3, "key": key}
         seen.append(len(limited_domain([np.full(candidates, votes)], sharp, **same)[0]))
     assert seen == [0, min(2, candidates) if candidates <= 3 else 0]
 
 
 def test_an_empty_label_gives_a_set_that_may_be_empty_and_no_error():
-    event, key = LimitedDomainDpEvent(1.0, 3, 1e-6), Key.from_insecure_seed(1)
+    event, key = LimitedDomainDpEvent(1.0, 3, 1e-6, 1), Key.from_insecure_seed(1)
     rows, candidates = np.zeros((0, 4), dtype=np.float32), np.eye(4, dtype=np.float32)
     near = np.repeat(candidates[[2]], 90, axis=0)
-    empty, full = most_voted(
-        [rows, near], [candidates, candidates], event, picks=3, domain=2, adjacency="add-remove", key=key
-    )
+    empty, full = most_voted([rows, near], [candidates, candidates], event, picks=3, domain=2, key=key)
     assert empty == [] and full == [2]
 
 
 def test_the_event_is_accounted_in_zcdp_and_by_its_delta():
-    event = LimitedDomainDpEvent(0.2, 30, 1e-7)
+    event = LimitedDomainDpEvent(0.2, 30, 1e-7, 1)
     assert event.rho == pytest.approx(30 * 0.2**2 / 8)
     rounds = SelfComposedDpEvent(event, 7)
     assert extra_delta(rounds) == pytest.approx(7e-7)
     assert rdp_epsilon(rounds, 1e-5) == pytest.approx(rdp_epsilon(ZCDpEvent(7 * event.rho), 1e-5 - 7e-7), rel=1e-12)
     assert event_from_json(event_to_json(rounds)) == rounds
-    assert limited_domain_event(GUMBEL_DEVIATION / 0.2, 30, 1e-7) == event
-    assert isinstance(limited_domain_event(0.0, 30, None), NonPrivateDpEvent)
+    noise = GUMBEL_DEVIATION / 0.2
+    assert all(limited_domain_event(noise, 30, 1e-7, one) == event for one in ("add-remove", "zero-out"))
+    assert limited_domain_event(noise, 30, 1e-7, "replace-one") == LimitedDomainDpEvent(0.2, 30, 1e-7, 2)
+    assert isinstance(limited_domain_event(0.0, 30, None, "add-remove"), NonPrivateDpEvent)
+
+
+def test_a_replacement_is_stored_as_one_and_has_twice_the_noise_and_the_threshold():
+    one, two = (LimitedDomainDpEvent(0.2, 30, 1e-7, moves) for moves in (1, 2))
+    assert event_from_json(event_to_json(two)) == two != one and event_to_json(two)["moves"] == 2
+    assert threshold(two) == 2 * threshold(one) == 2 * (1 + math.log(1e7) / 0.2)
+    assert threshold(two, labels=2) > threshold(two) and threshold(one, labels=2) == threshold(one)
+    without = {name: value for name, value in event_to_json(one).items() if name != "moves"}
+    for wrong in (without, without | {"moves": 3}, without | {"moves": (1.0).hex()}, without | {"moves": True}):
+        with pytest.raises((PrivacyError, ConfigError), match=r"moves|fields"):
+            event_from_json(wrong)
 
 
 @pytest.mark.parametrize(
     "fields",
-    [(0.0, 1, 0.1), (math.inf, 1, 0.1), (math.nan, 1, 0.1), (1.0, 0, 0.1), (1.0, 1.5, 0.1), (1.0, True, 0.1),
-     (1.0, 1, 0.0), (1.0, 1, 1.0), (1.0, 1, math.nan)],
+    [(0.0, 1, 0.1, 1), (math.inf, 1, 0.1, 1), (math.nan, 1, 0.1, 1), (1.0, 0, 0.1, 1), (1.0, 1.5, 0.1, 1),
+     (1.0, True, 0.1, 1), (1.0, 1, 0.0, 1), (1.0, 1, 1.0, 1), (1.0, 1, math.nan, 1), (1.0, 1, 0.1, 0),
+     (1.0, 1, 0.1, 3), (1.0, 1, 0.1, True), (1.0, 1, 0.1, 2.0), (1.0, 1, 0.1, "2")],
 )  # fmt: skip
 def test_an_event_out_of_range_is_refused(fields):
     with pytest.raises(ConfigError, match="the limited domain has"):
@@ -213,9 +225,9 @@ def test_an_event_out_of_range_is_refused(fields):
 
 
 def test_more_picks_than_are_accounted_are_refused():
-    event, key = LimitedDomainDpEvent(1.0, 3, 1e-6), Key.from_insecure_seed(1)
+    event, key = LimitedDomainDpEvent(1.0, 3, 1e-6, 1), Key.from_insecure_seed(1)
     with pytest.raises(ConfigError, match="accounts 3 picks, not 4"):
-        limited_domain([np.zeros(9, dtype=np.int64)], event, picks=4, domain=9, adjacency="add-remove", key=key)
+        limited_domain([np.zeros(9, dtype=np.int64)], event, picks=4, domain=9, key=key)
 
 
 def test_the_accounting_of_the_paper_takes_the_lesser_of_basic_and_advanced_composition():

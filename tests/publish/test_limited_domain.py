@@ -41,6 +41,7 @@ def test_the_release_names_its_extra_delta_its_noise_and_no_gradients(run):
 
 
 ROUND = "accounting.events.events.0.event"
+PUBLIC = "the number of records is public, not protected"
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,9 @@ ROUND = "accounting.events.events.0.event"
         (put("parameters.delta", 2e-5), "parameters.delta"),
         (put(f"{ROUND}.epsilon", (0.01).hex()), "accounting.events: not those of dp-eda"),
         (put(f"{ROUND}.picks", 3), "accounting.events: not those of dp-eda"),
+        (put(f"{ROUND}.moves", 2), "accounting.events: not those of dp-eda"),
+        (put(f"{ROUND}.moves", 3), "accounting: the claim cannot be recomputed"),
+        (put(f"{ROUND}.moves", (1.0).hex()), "accounting: the claim cannot be recomputed"),
         (put(f"{ROUND}.picks", 0), "accounting: the claim cannot be recomputed"),
         (put(f"{ROUND}.picks", 1.5), "accounting: the claim cannot be recomputed"),
         (put(f"{ROUND}.picks", 10**40), "accounting.events: a cost of"),
@@ -69,6 +73,33 @@ def test_a_forged_account_is_found_and_costs_no_time(run, change, words):
     found = edit(run(), change, everywhere=True)
     assert any(line.startswith(words) for line in found.findings), found.findings
     assert time.perf_counter() - started < 20
+
+
+def relabelled(facts):
+    """Call a release for one vote that comes or goes one for a replacement, which needs twice the noise."""
+    facts["adjacency"] = facts["accounting"]["relation"] = "replace_one"
+    facts["accounting"]["assumptions"].append({"name": PUBLIC, "holds": True, "note": "by construction"})
+
+
+def test_a_release_for_added_records_is_none_for_replaced_ones(tmp_path):
+    # declared shares: no histogram of labels, whose event has a relation of its own
+    folder, shares = tmp_path / "run", {"neg": 0.5, "pos": 0.5}
+    eda(out=folder, params={"selection": LIMITED}, label_proportions=shares)
+    facts = {}
+    edit(folder, facts.update)
+    assert hf_dpsynth.verify(folder).ok and facts["accounting"]["events"]["type"] == "SelfComposedDpEvent"
+    found = edit(folder, relabelled, everywhere=True)
+    assert not found.ok and not found.accounting_recomputed
+    assert any(line.startswith("adjacency: replace_one, but in an event one count moves") for line in found.findings)
+
+
+def test_a_release_for_replaced_records_is_whole_and_says_so_in_its_events(tmp_path):
+    folder, shares, facts = tmp_path / "run", {"neg": 0.5, "pos": 0.5}, {}
+    out = eda(out=folder, params={"selection": LIMITED}, label_proportions=shares, adjacency="replace-one")
+    found = edit(folder, facts.update)
+    assert found.ok and found.accounting_recomputed, found.findings
+    assert facts["accounting"]["events"]["event"]["moves"] == 2
+    assert all(charge.event.moves == 2 for charge in out.privacy.charges)
 
 
 def test_a_run_with_a_seed_for_tests_claims_nothing_and_is_whole():

@@ -125,7 +125,7 @@ class DPEDA:
         if self.selection == GAUSSIAN:
             return count_event(noise_multiplier, adjacency)
         share = None if delta is None else float(f"{delta / (2 * self.iterations):.6g}")
-        return limited_domain_event(noise_multiplier, self.parents, share)
+        return limited_domain_event(noise_multiplier, self.parents, share, adjacency)
 
     def label_noise(self, noise_multiplier: float, adjacency: str, delta: float | None) -> float:
         """Return the noise of the label histogram, which gets 5 % of rho, and so of mu squared."""
@@ -192,7 +192,7 @@ class DPEDA:
         expected = facts.num_records / self.offspring
         one = self.round_event(noise_multiplier, facts.adjacency, facts.delta)
         limited = isinstance(one, LimitedDomainDpEvent)
-        needed = threshold(one, facts.adjacency, len(facts.labels)) if limited else noise_multiplier
+        needed = threshold(one, len(facts.labels)) if limited else noise_multiplier
         if expected >= needed:
             return ()
         what = (

@@ -173,7 +173,6 @@ class Search:
                 self.event,
                 picks=self.mechanism.parents,
                 domain=self.mechanism.domain,
-                adjacency=self.plan.adjacency,
                 key=self.run.keys.derive(key),
             )
             return [[[places[row] for row in rows]] for places, rows in zip(kept, picked, strict=True)]
