@@ -179,12 +179,14 @@ class ClippedLogits:
         """Return the tokens that may be drawn: those that a move of 2 C / B could lift among the public top k.
 
         Args:
-            public (`np.ndarray`): logits of the prompt without a record, shape (V,). Public.
+            public (`np.ndarray`): logits of the prompt without a record, shape (V,). One of -inf is ruled out before
+                the top k are taken, so that something is left of them. Public.
             bound (`float`): C.
         """
-        scores = _finite(public)
+        ruled_in = np.flatnonzero(public != -math.inf)
+        scores = _finite(public[ruled_in])
         least = np.sort(scores)[-min(self.top_k, len(scores))]
-        return np.flatnonzero(scores >= least - 2 * bound / self.batch_size)
+        return np.asarray(ruled_in[scores >= least - 2 * bound / self.batch_size])
 
     def draw(self, place: float, logits: np.ndarray, allowed: np.ndarray) -> int:
         """Draw one of the allowed tokens from softmax(logits / temperature) in float64.

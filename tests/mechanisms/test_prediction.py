@@ -23,7 +23,7 @@ from hf_dpsynth.privacy.ledger import Ledger
 from hf_dpsynth.privacy.picks import BoundedRangeDpEvent
 from hf_dpsynth.privacy.records import PrivateRecords
 from tests.mechanisms import tiny
-from tests.mechanisms.toy_tokens import ToyTokens
+from tests.mechanisms.toy_tokens import END, ToyTokens
 from tests.publish.forging import edit, put
 from tests.stubs import CANARY, StubEmbedder, StubGenerator, files_with, reviews
 
@@ -280,6 +280,26 @@ def test_a_lost_text_is_a_public_one_and_the_release_says_so(monkeypatch):
     database.close()
     assert rows == [("text-000", "charged"), ("text-001", "committed"), ("text-002", "committed")]
     assert len(out) == 6 and all(out["text"])
+
+
+class Ending(ToyTokens):
+    """Would end every text before its first word."""
+
+    def open(self, *args, **more):
+        prompts = super().open(*args, **more)
+        prompts.logits[:, END] = 60.0
+        return prompts
+
+
+@pytest.mark.parametrize("epsilon", [0.5, math.inf])
+@pytest.mark.parametrize("name", SMALL)
+def test_a_model_that_would_end_at_once_begins_with_its_likeliest_other_token(name, epsilon):
+    out = made(name, epsilon=epsilon, generator=Ending(), params={"top_k": 1}, out="run")
+    assert len(out) == 6 and all(out["text"])
+    with sqlite3.connect("run/ledger.db") as database:
+        states = [state for (state,) in database.execute("SELECT state FROM charges")]
+    database.close()
+    assert states == ["committed"] * 3
 
 
 @pytest.mark.parametrize(("sample", "samples"), [("fresh", 3), ("kept", 1)])

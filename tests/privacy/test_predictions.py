@@ -173,6 +173,17 @@ def test_the_allowed_tokens_hold_the_likeliest_ones_of_a_full_batch(seed, bound)
         assert len(allowed) < 12
 
 
+@pytest.mark.parametrize("bound", [0.3, math.inf])
+def test_a_token_that_is_ruled_out_takes_no_place_among_the_likeliest(bound):
+    clip, public = clipped(top_k=1), np.array([9.0, -math.inf, 2.0, 8.9, 1.0])
+    first = clip.allowed(public, bound).tolist()
+    assert first == ([0, 3] if bound < 1 else [0, 2, 3, 4])
+    assert clip.allowed(np.where(np.arange(5) == 0, -math.inf, public), bound).tolist() == (
+        [3] if bound < 1 else [2, 3, 4]
+    )
+    assert clipped(top_k=9).allowed(public, bound).tolist() == [0, 2, 3, 4]
+
+
 def test_half_precision_enters_and_double_precision_decides():
     clip, bound = clipped(batch_size=1000), 1e-3
     public = np.array([20.0, 17.0], dtype=np.float16)

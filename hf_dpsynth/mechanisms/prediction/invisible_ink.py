@@ -17,7 +17,14 @@ from dp_accounting import DpEvent, NoOpDpEvent
 
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_one, check_whole
-from hf_dpsynth.mechanisms.prediction.base import PredictionMechanism, Prompt, is_over, text_of, texts_in_rounds
+from hf_dpsynth.mechanisms.prediction.base import (
+    PredictionMechanism,
+    Prompt,
+    is_over,
+    likeliest,
+    text_of,
+    texts_in_rounds,
+)
 from hf_dpsynth.mechanisms.prediction.models import TokenModel, token_model
 from hf_dpsynth.mechanisms.rounds import rows_of, sizes_and_shares, with_labels
 from hf_dpsynth.plans import Cost, Facts, Plan
@@ -159,9 +166,7 @@ class InvisibleInk(PredictionMechanism):
         private = prompt.open(model, pieces, [], self.max_new_tokens)
         for step, place in enumerate(places):
             base = _log_probabilities(public.logits)[0]
-            allowed = clipping.allowed(base, bound)
-            if not made:
-                allowed = np.setdiff1d(allowed, list(model.ends))
+            allowed = clipping.allowed(likeliest(model, base, made), bound)
             moved = clipping.moved(_log_probabilities(private.logits), base, bound)
             made.append(clipping.draw(float(place), moved, allowed))
             if is_over(model, made) or step + 1 == self.max_new_tokens:
