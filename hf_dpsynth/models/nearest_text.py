@@ -12,17 +12,23 @@ from hf_dpsynth.models.base import Embedder, TextGenerator, check_sampling
 from hf_dpsynth.models.catalog import load_embedder
 from hf_dpsynth.privacy.keys import public_seed
 
+_BYTES_A_WORD = 8
 _PROMPT = "Rewrite this text in other words. Reply with the new text only.\n\n{text}"
 
 
 class NearestTextInverter:
     """Answers an embedding with the nearest public text, paraphrased where there is a generator.
 
+    What stands in a prompt has a length that is stated, whatever public text it is of: a generator refuses a prompt
+    that is longer than its context, and would end a run that has been paid for.
+
     Args:
         texts (`Sequence[str]`): public texts; blank ones and copies are left out. Text of the private records here
             would be published word for word.
         encoder (`str` or `Embedder`): the embedder whose vectors are inverted.
         generator (`TextGenerator`, *optional*): paraphrases; without one the public texts themselves come out.
+        max_words (`int`): so many words of a public text stand in a prompt at most, and 8 times as many bytes; the
+            rest of it is not read.
         max_new_tokens (`int`): most tokens of a paraphrase.
         temperature (`float`): of the generator.
 
@@ -38,10 +44,14 @@ class NearestTextInverter:
         *,
         encoder: str | Embedder = "minilm",
         generator: TextGenerator | None = None,
+        max_words: int = 200,
         max_new_tokens: int = 64,
         temperature: float = 0.7,
     ) -> None:
+        if not max_words >= 1:
+            raise ConfigError(f"max_words is {max_words}; it is at least 1")
         check_sampling(max_new_tokens, temperature)
+        self.max_words = max_words
         self.texts = distinct_texts(texts)
         self.generator, self.max_new_tokens, self.temperature = generator, max_new_tokens, temperature
         self._embedder = load_embedder(encoder)
@@ -82,7 +92,7 @@ class NearestTextInverter:
         if self.generator is None:
             return nearest
         said = self.generator.generate(
-            [_PROMPT.format(text=text) for text in nearest],
+            [_PROMPT.format(text=beginning(text, self.max_words)) for text in nearest],
             max_new_tokens=self.max_new_tokens,
             temperature=self.temperature,
             seed=public_seed(seed, "invert", "paraphrase"),
@@ -90,6 +100,17 @@ class NearestTextInverter:
         if len(said) != len(nearest):
             raise ConfigError(f"the generator returned {len(said)} texts for {len(nearest)} prompts; one for each.")
         return [other.strip() or text for text, other in zip(nearest, said, strict=True)]
+
+
+def beginning(text: str, max_words: int) -> str:
+    """Return a public text, or what it begins with: at most so many words, and 8 times as many bytes of UTF-8.
+
+    The bytes bound the tokens where words do not: of a text without spaces, or of spaces alone.
+    """
+    words, most = text.split(), _BYTES_A_WORD * max_words
+    if len(words) > max_words or len(text.encode()) > most:
+        text = " ".join(words[:max_words])
+    return text.encode()[:most].decode(errors="ignore")
 
 
 def distinct_texts(texts: Sequence[str]) -> list[str]:

@@ -342,27 +342,6 @@ def test_held_out_texts_are_dealt_once_and_for_all():
         deal(TEXTS, 1.0, 0)
 
 
-def test_without_training_the_nearest_public_text_comes_back():
-    near = load_inverter(None, encoder=StubEmbedder(), public_texts=[*TEXTS, "", TEXTS[0]])
-    assert isinstance(near, Inverter) and near.dimension == 64 and near.encoder == "tests.stubs.StubEmbedder"
-    vectors = StubEmbedder().embed(TEXTS)
-    assert near.invert(vectors[::-1] * 3, seed=0) == TEXTS[::-1]
-    between = vectors[2] + 0.9 * vectors[5]
-    assert near.invert(between[None], seed=0) == [TEXTS[2]]
-    with pytest.raises(ConfigError, match="no inverter and no public text"):
-        load_inverter(encoder=StubEmbedder())
-
-
-def test_a_generator_paraphrases_the_nearest_public_text():
-    generator = StubGenerator()
-    near = load_inverter(None, encoder=StubEmbedder(), public_texts=TEXTS, generator=generator)
-    said = near.invert(StubEmbedder().embed(TEXTS[:3]), seed=0)
-    assert [prompt.splitlines()[-1] for prompt in generator.prompts] == TEXTS[:3]
-    assert len(said) == 3 and not set(said) & set(TEXTS)
-    generator.generate = lambda prompts, **_: [" ", " new text ", ""]
-    assert near.invert(StubEmbedder().embed(TEXTS[:3]), seed=0) == [TEXTS[0], "new text", TEXTS[2]]
-
-
 def test_the_command_line_trains_and_says_what_comes_back(call, language_model, monkeypatch):
     monkeypatch.setattr(models.catalog, "load_embedder", lambda name: StubEmbedder() if name == "minilm" else name)
     pathlib.Path("public.txt").write_text("\n".join(sentences(30)))

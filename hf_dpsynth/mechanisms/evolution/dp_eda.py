@@ -68,7 +68,7 @@ class DPEDA:
             where the generator has `.perplexity`; None leaves the filter out.
         num_initial (`int`, defaults to `1000`): texts of the first population, alike for each label.
         inverter (`str`, *optional*): the folder of a trained inverter of the embedder; without one the generator
-            paraphrases the nearest text of the first population.
+            paraphrases the first 200 words of the nearest text of the first population.
         max_new_tokens (`int`, defaults to `64`): the longest of the first texts, in tokens of the generator.
         temperature (`float`, defaults to `1.2`): of the first texts.
         subject (`str`, defaults to `"text"`): what to write, e.g. `"movie review"`. Public.
