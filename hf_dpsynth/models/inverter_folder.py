@@ -154,12 +154,17 @@ def read_mapper(folder: Path, config: InverterConfig, words: Any) -> Any:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Write a file so that at any moment its old or its new content is there, whole and synced."""
-    partial = path.with_name(path.name + ".partial")
+    partial = partial_of(path)
     with partial.open("wb") as handle:
         handle.write(data)
         handle.flush()
         os.fsync(handle.fileno())
     partial.replace(path)
+
+
+def partial_of(path: Path) -> Path:
+    """Return where `replace_file` writes what is not whole yet."""
+    return path.with_name(path.name + ".partial")
 
 
 def _digest(path: Path) -> str:

@@ -22,7 +22,14 @@ from hf_dpsynth.models.base import Embedder
 from hf_dpsynth.models.catalog import load_embedder, model_id
 from hf_dpsynth.models.inverter import PrefixInverter
 from hf_dpsynth.models.inverter_examples import Examples, digest_of
-from hf_dpsynth.models.inverter_folder import CONFIG, InverterConfig, read_config, replace_file, write_inverter
+from hf_dpsynth.models.inverter_folder import (
+    CONFIG,
+    InverterConfig,
+    partial_of,
+    read_config,
+    replace_file,
+    write_inverter,
+)
 from hf_dpsynth.models.inverter_network import Network
 from hf_dpsynth.models.inverter_settings import InverterTraining
 from hf_dpsynth.models.nearest_text import distinct_texts, encoder_id
@@ -105,7 +112,10 @@ def _is_finished(folder: Path, identity: str) -> bool:
                 f"{folder} holds an inverter of other texts, models or settings. Pass another folder for this one."
             )
         return True
-    if folder.exists() and any(folder.iterdir()) and not (folder / _CHECKPOINT).exists():
+    checkpoint = folder / _CHECKPOINT
+    # a kill in the first checkpoint leaves a part of it behind; all that comes later has one beside it
+    foreign = [path for path in folder.iterdir() if path != partial_of(checkpoint)] if folder.exists() else []
+    if foreign and not checkpoint.exists():
         raise ConfigError(f"{folder} is not empty and holds no inverter. Pass a new folder.")
     return False
 
@@ -142,6 +152,7 @@ class _Trainer:
                     logger.info("step %d: loss %.4f after %.0f s", self._step, self._recent, self._seconds)
                 if self._step % settings.checkpoint_steps == 0:
                     self._save()
+        self._save()  # what comes next may be killed before the inverter is whole
         after = self._network.mean_loss(held_out) if len(held_out.tokens) else None
         return {
             "steps_made": self._step,

@@ -11,7 +11,14 @@ from datasets import Dataset
 from hf_dpsynth import models
 from hf_dpsynth.errors import AssetError, ConfigError, ResumeMismatch
 from hf_dpsynth.metrics.reconstruction import evaluate_inverter, token_f1
-from hf_dpsynth.models import NearestTextInverter, PrefixInverter, inverter_training, load_inverter, train_inverter
+from hf_dpsynth.models import (
+    NearestTextInverter,
+    PrefixInverter,
+    inverter_folder,
+    inverter_training,
+    load_inverter,
+    train_inverter,
+)
 from hf_dpsynth.models.base import Inverter
 from hf_dpsynth.models.inverter_examples import Examples, noisy
 from hf_dpsynth.models.inverter_settings import InverterTraining
@@ -153,18 +160,6 @@ def test_many_rows_are_inverted_in_parts(learned, monkeypatch):
     assert found["token_f1"] > 0.9
 
 
-def test_noise_has_the_length_that_is_stated_and_vectors_keep_theirs():
-    rng, rows, width = np.random.default_rng(0), 400, 64
-    vectors = rng.standard_normal((rows, width))
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    for share in (0.0, 0.3, 1.0):
-        made = noisy(vectors, np.full(rows, share), rng.standard_normal((rows, width)))
-        np.testing.assert_allclose(np.linalg.norm(made, axis=1), 1, atol=1e-5)
-        tangent = np.sqrt(1 / np.minimum((made * vectors).sum(1) ** 2, 1) - 1)
-        # of 400 rows the mean has a relative error of 0.5 %: a scale that is 10 % wrong is 20 of them away
-        assert np.mean(tangent) == pytest.approx(share, rel=0.04, abs=1e-3)
-
-
 class NoisyLater(StubEmbedder):
     """Clean vectors at the first call, for the texts to learn, and noisy ones for those that are held out."""
 
@@ -215,6 +210,33 @@ def test_a_killed_training_goes_on_to_the_same_inverter(language_model, tmp_path
     assert made == list(range(5, 12))  # a finished inverter is returned as it is
     with pytest.raises(ResumeMismatch, match="other texts"):
         train(language_model, tmp_path / "killed", **options | {"seed": 1})
+
+
+@pytest.mark.parametrize("name", ["checkpoint.pt", "config.json", None])
+def test_a_training_killed_while_it_writes_goes_on_to_the_same_inverter(language_model, tmp_path, monkeypatch, name):
+    """In its first checkpoint, before the configuration is in place, and between the weights and it."""
+    options = {"steps": 3, "checkpoint_steps": 1 if name == "checkpoint.pt" else 100}
+    train(language_model, tmp_path / "whole", **options)
+
+    def killed(path, *arguments):
+        if name in (None, arguments[-1].name if arguments else None):
+            raise KeyboardInterrupt
+        return real(path, *arguments)
+
+    owner, method = (inverter_folder, "_digest") if name is None else (pathlib.Path, "replace")
+    real = getattr(owner, method)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(owner, method, killed)
+        train(language_model, tmp_path / "killed", **options)
+    left = {path.name for path in (tmp_path / "killed").iterdir()}
+    assert "config.json" not in left and (left == {"checkpoint.pt.partial"} or name != "checkpoint.pt")
+    made, real = [], inverter_training._Trainer._one_step
+    monkeypatch.setattr(inverter_training._Trainer, "_one_step", lambda *all: made.append(all[0]._step) or real(*all))
+    train(language_model, tmp_path / "killed", **options)
+    assert made == ([0, 1, 2] if name == "checkpoint.pt" else [])
+    for file in ("mapper.safetensors", "adapter/adapter_model.safetensors"):
+        assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    assert {path.name for path in (tmp_path / "killed").iterdir()} == {"adapter", "config.json", "mapper.safetensors"}
 
 
 def test_a_limit_of_time_ends_training(language_model, tmp_path):
@@ -317,29 +339,11 @@ def test_settings_out_of_range_are_refused(wrong):
 
 def test_a_folder_with_something_else_is_left_alone(language_model, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="holds no inverter"):
-        train(language_model, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-
-
-def test_each_text_is_learned_once_in_an_epoch_and_cut_before_it_is_embedded():
-    embedder, texts = StubEmbedder(), [*TEXTS, "good bad " * 9]
-    kept = Examples.of(texts, tokenizer(), embedder, 8)
-    end = tokenizer().eos_token_id
-    assert all(tokens[-1] == end and len(tokens) <= 8 for tokens in kept.tokens) and len(kept.tokens[-1]) == 8
-    np.testing.assert_allclose(kept.vectors[-1], embedder.embed(["good bad good bad good bad good"])[0], atol=1e-6)
-    for epoch in range(2):
-        rows = [row for step in range(5) for row in kept.batch(5 * epoch + step, 4, seed=0)]
-        assert sorted(rows) == list(range(17))
-    assert [kept.batch(step, 4, 0) for step in range(5)] != [kept.batch(step, 4, 1) for step in range(5)]
-
-
-def test_held_out_texts_are_dealt_once_and_for_all():
-    known, unseen = deal([*TEXTS, TEXTS[0], " "], 0.25, 0)
-    assert sorted(known + unseen) == sorted(TEXTS) and len(unseen) == round(0.25 * len(TEXTS))
-    assert deal(TEXTS, 0.25, 0) == (known, unseen) != deal(TEXTS, 0.25, 1)
-    with pytest.raises(ConfigError, match="share"):
-        deal(TEXTS, 1.0, 0)
+    for names in (["mine.txt"], ["checkpoint.pt.partial", "mine.txt"]):
+        (tmp_path / names[0]).write_text("mine")
+        with pytest.raises(ConfigError, match="holds no inverter"):
+            train(language_model, tmp_path)
+        assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_the_command_line_trains_and_says_what_comes_back(call, language_model, monkeypatch):
