@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-_ROW_INDEPENDENT = {
-    "embedder": "the embedder embeds each row independently of the others: unknown",
-    "generator": "the generator reads each prompt independently of the others, on this machine: unknown",
-}
-
 
 def privatize(
     ds: Any,
@@ -251,6 +246,7 @@ def synthesize(
         (4.0, 'add-remove')
     """
     from hf_dpsynth import columns, models, registry
+    from hf_dpsynth.mechanisms import public_inputs
     from hf_dpsynth.mechanisms.base import PublicInputs, Synthesizer
     from hf_dpsynth.mechanisms.planning import check_seed, declared_units, plan_synthesis, privacy_unit
     from hf_dpsynth.privacy.records import PrivateRecords, PrivateTexts
@@ -283,7 +279,6 @@ def synthesize(
         raise ConfigError(f"{found.name} takes no embedder=; leave it out.")
     texts = PrivateTexts(columns.read_texts(data, column))
     held = secrets_of(found, secrets, data, texts, (column, *conditions))
-    shown = [role for role in getattr(found, "reads_private", ("embedder",)) if role in models_used]
     plan = plan_synthesis(
         found,
         epsilon=epsilon,
@@ -295,12 +290,9 @@ def synthesize(
         adjacency=adjacency,
         unit=unit,
         account="pld" if budget is None else "rdp",
-        assumptions=(
-            *(_ROW_INDEPENDENT[role] for role in shown if not _is_ours(getattr(inputs, role))),
-            *held.assumptions,
-        ),
+        assumptions=(*public_inputs.assumed(found, inputs, models_used), *held.assumptions),
         seed=check_seed(seed),
-        model_ids={role: _model_id(getattr(inputs, role)) for role in models_used},
+        model_ids=public_inputs.named(found, inputs, models_used),
         text_column=column,
         label_columns=conditions,
         messages=columns.is_messages(data.features[column]),
@@ -372,19 +364,6 @@ def _at_least_one(name: str, number: Any) -> int:
 def _needs_number(epsilon: float | None, delta: float | str | None, num_rows: int | None) -> bool:
     """Return whether a plan needs the number of records: for its delta, or for the number of rows to make."""
     return num_rows is None or (epsilon is not None and delta in (None, "1/n"))
-
-
-def _is_ours(model: Any) -> bool:
-    from hf_dpsynth.models.causal_lm import CausalLM
-    from hf_dpsynth.models.endpoint import Endpoint
-    from hf_dpsynth.models.sentence import SentenceEmbedder
-
-    return isinstance(model, (CausalLM, Endpoint, SentenceEmbedder))
-
-
-def _model_id(model: Any) -> str:
-    """Return a model's public id; of a user's object its module and qualified name."""
-    return str(model.id) if _is_ours(model) else f"{type(model).__module__}.{type(model).__qualname__}"
 
 
 def _write_privatized(

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from hf_dpsynth.errors import ConfigError
 
 NEIGHBOURS = ("add-remove", "zero-out", "replace-one")
+DECLARED = ": declared, not checked"  # ends an assumption that is the publisher's word
 
 
 def digits(value: float) -> str:
@@ -122,10 +123,13 @@ class LocalDP:
 class SecretProtection:
     """(p, r)-secret protection of listed secrets; it has no epsilon and is not differential privacy.
 
-    It speaks of the value of each secret alone: not of its presence, not of several together, not of other rows.
+    It speaks of the value of each secret alone: not of its presence, not of several together, not of other rows. The
+    attacker knows all else: where two secrets tell of each other, as a name and its e-mail address do, knowing one
+    raises the guess of the other before the release, and p must cover that guess.
 
     Args:
-        p (`float`): the largest probability with which an attacker guesses a secret beforehand.
+        p (`float`): the largest probability with which an attacker who knows all other secrets and rows guesses a
+            secret beforehand.
         r (`float`): the bound on that probability after the release.
         kinds (`tuple[tuple[str, float, float], ...]`): kinds of secrets with a p and an r of their own; `p` and `r`
             are those of all others.
@@ -150,10 +154,10 @@ class SecretProtection:
         own = "".join(f"; of kind {kind}: ({digits(p)}, {digits(r)})" for kind, p, r in self.kinds)
         return (
             f"({digits(self.p)}, {digits(self.r)})-secret protection, not differential privacy: whoever guesses a "
-            f"listed secret with probability at most {digits(self.p)} beforehand guesses it with probability at most "
-            f"{digits(self.r)} after the release{own}. It speaks of the value of each secret alone, not of its "
-            "presence and not of several together. Rows without a listed secret get no protection."
-            + _assuming(self.assumptions)
+            f"listed secret with probability at most {digits(self.p)} beforehand, all other secrets and rows known, "
+            f"guesses it with probability at most {digits(self.r)} after the release{own}. It speaks of the value of "
+            "each secret alone, not of its presence and not of several together. Rows without a listed secret get no "
+            "protection." + _assuming(self.assumptions)
         )
 
 

@@ -28,7 +28,10 @@ _SEPARATED = ("phone", "iban", "card")
 
 
 class SecretDetector(Protocol):
-    """Finds the secrets of texts. A list of pairs of kind and value for each text, which reads that text alone."""
+    """Finds the secrets of texts. A list of pairs of kind and value for each text, which reads that text alone.
+
+    One that has `kinds`, the kinds that it finds, lets a misspelt kind in p or r be refused.
+    """
 
     def find(self, texts: Sequence[str]) -> Sequence[Sequence[Secret]]:
         """Return the secrets of each text."""
@@ -53,6 +56,7 @@ class RegexDetector:
             self.patterns = {kind: re.compile(pattern) for kind, pattern in patterns.items()}
         except re.error as error:
             raise ConfigError(f"a pattern of secrets is no regular expression: {error}") from error
+        self.kinds = tuple(self.patterns)
 
     def find(self, texts: Sequence[str]) -> list[list[Secret]]:
         """Return the matches in each text, less differences in case and, in numbers, in spaces. Sensitive."""
@@ -141,7 +145,8 @@ def secrets_of(mechanism: Any, secrets: Any, data: Any, texts: Sequence[str | No
     Args:
         mechanism (`Synthesizer`): the hyper-parameters.
         secrets (`str`, `Callable` or `SecretDetector`): a column, a detector's name, a function from a text to its
-            secrets, or a detector.
+            secrets, or a detector. A tuple of two strings is a kind and a value, so an expression for `re.findall` has
+            at most one group.
         data (`datasets.Dataset`): the rows. Sensitive.
         texts (`Sequence[str]`): their texts. Sensitive.
         columns (`Sequence[str]`): the columns of text and labels, which list no secrets.
@@ -164,6 +169,7 @@ def secrets_of(mechanism: Any, secrets: Any, data: Any, texts: Sequence[str | No
             f"{', '.join(DETECTORS)}."
         )
     detector = DETECTORS[secrets]() if isinstance(secrets, str) else secrets
+    _check_kinds(mechanism, getattr(detector, "kinds", None))
     name = secrets if isinstance(secrets, str) else _name(detector)
     find = detector.find if hasattr(detector, "find") else _each(detector)
     cut = PrivateTexts("" if text is None else text[: LONGEST + _BEYOND] for text in texts)
@@ -171,6 +177,20 @@ def secrets_of(mechanism: Any, secrets: Any, data: Any, texts: Sequence[str | No
     if len(found) != len(cut):
         raise ConfigError("the detector of secrets= must return one list for each text")
     return Held(PrivateTexts(found), (f"{name} finds a secret in the same rows whatever its value: unknown",))
+
+
+def _check_kinds(mechanism: Any, found: Iterable[str] | None) -> None:
+    """Refuse a p or an r of a kind that a detector never finds: its secrets would get those of other kinds.
+
+    Raises:
+        ConfigError: a kind that is named is none of those that the detector says it finds.
+    """
+    if found is None:
+        return
+    known = list(found)
+    for kind in getattr(mechanism, "pairs", dict)():
+        if kind != OTHER and kind not in known:
+            raise ConfigError(f"p or r names secrets of kind {kind!r}; secrets= finds {', '.join(known)}.")
 
 
 def _name(detector: Any) -> str:
@@ -227,4 +247,4 @@ def _pairs(values: Iterable[Any] | None) -> list[Secret]:
         if not isinstance(secret, str) or not (kind is None or isinstance(kind, str)):
             raise ConfigError("secrets= gave something else than strings, or pairs of kind and value")
         found.append((kind or OTHER, secret.strip()))
-    return found
+    return sorted(set(found))  # a set's order differs from process to process, and a resume compares what was found

@@ -22,7 +22,7 @@ def found(asked, texts=TEXTS, **columns):
 def test_regexes_find_addresses_and_numbers_in_one_spelling():
     held = found("regex")
     assert held.rows[0] == [("email", "ann@example.org"), ("phone", "+49301234567")]
-    assert held.rows[1] == [("phone", "5551234567"), ("phone", "0301234567")]
+    assert held.rows[1] == [("phone", "0301234567"), ("phone", "5551234567")]
     assert held.rows[2:] == [[], []]
     assert held.assumptions == ("regex finds a secret in the same rows whatever its value: unknown",)
     more = secrets.RegexDetector().find(["DE89 3704 0044 0532 0130 00; 4111 1111 1111 1111; 10.0.0.1"])[0]
@@ -40,9 +40,25 @@ def test_a_hostile_text_takes_no_time():
 
 def test_a_column_of_lists_is_taken_as_it_is():
     held = found("mine", mine=[["a", "a ", ""], None, [], [None, "b"]])
-    assert held.rows == [[("other", "a"), ("other", "a")], [], [], [("other", "b")]] and held.assumptions == ()
+    assert held.rows == [[("other", "a")], [], [], [("other", "b")]] and held.assumptions == ()
     pairs = [[{"kind": "email", "value": "x"}], [{"kind": None, "value": "y"}], [], None]
     assert found("mine", mine=pairs).rows[:2] == [[("email", "x")], [("other", "y")]]
+
+
+def test_what_a_set_holds_is_read_in_one_order():
+    words = {f"word{number}" for number in range(50)}  # whose order changes with the process
+    assert found(lambda text: words).rows[0] == [("other", word) for word in sorted(words)]
+
+
+def test_a_kind_that_the_detector_never_finds_is_refused():
+    data = Dataset.from_dict({"text": TEXTS})
+    for asked in ("regex", secrets.RegexDetector({"plate": "[A-Z]{2}"})):
+        named = SecPE(p={"other": 1e-4, "Email": 1e-5}, r=1e-3)
+        with pytest.raises(ConfigError, match="kind 'Email'; secrets= finds"):
+            secrets.secrets_of(named, asked, data, TEXTS, ("text",))
+    known = SecPE(p={"other": 1e-4, "email": 1e-5}, r=1e-3)
+    assert secrets.secrets_of(known, "regex", data, TEXTS, ("text",)).rows[0]
+    assert secrets.secrets_of(named, lambda text: [("Email", text)], data, TEXTS[:3], ("text",)).rows[0]
 
 
 def test_a_column_comes_before_a_detector_of_its_name():

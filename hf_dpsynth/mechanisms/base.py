@@ -12,7 +12,7 @@ import numpy as np
 from dp_accounting import DpEvent
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.guarantees import Guarantee
+from hf_dpsynth.guarantees import DECLARED, Guarantee
 from hf_dpsynth.models.base import Embedder, TextGenerator
 from hf_dpsynth.plans import Cost, Facts, Label, Plan
 from hf_dpsynth.privacy.records import PrivateRecords
@@ -21,6 +21,7 @@ from hf_dpsynth.privacy.units import label_counts
 from hf_dpsynth.run import Run
 
 Row = dict[str, Any]
+PUBLIC_ROWS = f"no row of public= is a private row{DECLARED}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,8 @@ class Synthesizer(Protocol):
     # A mechanism some of whose fields follow from declared facts when missing has fitted(facts), which returns the one
     # that is planned: its event is then a function of its fields alone, and its run reads them off the plan.
     # A mechanism that shows private text to a model names its role in `reads_private`, ("embedder",) when missing.
-    # A mechanism that takes `public=` names it in `takes`.
+    # A mechanism that takes `public=` names it in `takes`; one that cannot do without has needs_public = True.
+    # A mechanism one of whose fields names a model has further_ids, the public name of that model by its role.
     # A mechanism that can make further rows from what it released also has
     # sampler(public, plan, store) -> Callable[[released rows, number of rows, seed], rows].
 

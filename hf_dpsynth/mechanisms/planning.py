@@ -17,7 +17,7 @@ from hf_dpsynth.columns import label_domain
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import NEIGHBOURS, ApproxDP
 from hf_dpsynth.logging import get_logger
-from hf_dpsynth.mechanisms.base import Privatizer, Synthesizer, check_protected
+from hf_dpsynth.mechanisms.base import PUBLIC_ROWS, Privatizer, Synthesizer, check_protected
 from hf_dpsynth.mechanisms.protection import UNIT, plan_protection
 from hf_dpsynth.plans import CLEAR_COLUMNS, Facts, Plan, default_delta
 from hf_dpsynth.privacy.accounting import calibrate, interval, target_mu
@@ -258,8 +258,9 @@ def declared_units(
 
 
 def unit_assumptions(mechanism: Any, adjacency: str, unit: str, column: str | None) -> tuple[str, ...]:
-    """Return the sentences that a relation and a privacy unit imply for a guarantee."""
+    """Return the sentences that a relation, a privacy unit and public rows imply for a guarantee."""
     found = () if adjacency == "add-remove" else (f"the number of {unit}s is public, not protected",)
+    found = (*found, PUBLIC_ROWS) if getattr(mechanism, "needs_public", False) else found
     if unit == "record":
         return found
     most = f"at most {mechanism.max_contributions} records of a user are read in a step, drawn in secret"

@@ -45,11 +45,14 @@ class SecretGaussianDpEvent(DpEvent):  # type: ignore[misc]
         sigma (`float`): the parameter of the noise, in rows of weight 1.
         norm (`float`): the norm of what a row of weight 1 adds at most.
         grid (`int`): steps of a unit.
+        allowances (`tuple[float, ...]`): how much weight the rows of a secret have together at most, by kind in the
+            order of the guarantee, that of all other kinds first. Public.
     """
 
     sigma: float
     norm: float
     grid: int
+    allowances: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.sigma > 0 and self.norm > 0 and self.grid >= LEAST_GRID and self.sigma * self.grid > _SMOOTH):
@@ -57,6 +60,8 @@ class SecretGaussianDpEvent(DpEvent):  # type: ignore[misc]
                 f"sigma is {self.sigma}, norm {self.norm} and grid {self.grid}; they must be positive, and the grid "
                 f"has at least {LEAST_GRID} steps"
             )
+        if not all(0 < weight < math.inf for weight in self.allowances):
+            raise ConfigError(f"allowances are {self.allowances}; they must be positive")
 
 
 def secret_allowance(p: float, r: float) -> float:

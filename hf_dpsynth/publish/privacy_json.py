@@ -13,7 +13,7 @@ from typing import Any
 
 from hf_dpsynth import registry
 from hf_dpsynth.errors import ConfigError, PrivacyError
-from hf_dpsynth.guarantees import ApproxDP, Guarantee, LocalDP, MetricDP, SecretProtection
+from hf_dpsynth.guarantees import DECLARED, ApproxDP, Guarantee, LocalDP, MetricDP, SecretProtection
 from hf_dpsynth.models import catalog
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import extra_delta, leaves
@@ -30,6 +30,7 @@ REVIEWED = "the code of the mechanism, which is not part of hf_dpsynth, does wha
 OS_RANDOMNESS = "the noise comes from the randomness of the operating system"
 MOST_FINDINGS = 8  # of one kind: what follows from the first ones helps nobody
 _UNKNOWN = ": unknown"
+_BY_WORD = "declared by the publisher; nothing checks it"
 _CLEAR = "column copied in clear: "
 _DOMAIN = "declared label domain of column: "
 _AFTER = "what follows the noise uses the released noisy values and public inputs only"
@@ -267,6 +268,8 @@ def _assumption(sentence: str) -> dict[str, Any]:
     if sentence.endswith(_UNKNOWN):
         note = "nobody has checked this; where it fails, so does the claim"
         return {"name": sentence.removesuffix(_UNKNOWN), "holds": "unknown", "note": note}
+    if sentence.endswith(DECLARED):
+        return {"name": sentence.removesuffix(DECLARED), "holds": True, "note": _BY_WORD}
     return {"name": sentence, "holds": True, "note": "by construction"}
 
 
@@ -370,7 +373,7 @@ def _release(data: dict[str, Any]) -> Release:
 def _guarantee(data: dict[str, Any]) -> Guarantee:
     parameters = data["parameters"]
     sentences = tuple(
-        entry["name"] + (_UNKNOWN if entry["holds"] == "unknown" else "")
+        entry["name"] + (_UNKNOWN if entry["holds"] == "unknown" else DECLARED if entry["note"] == _BY_WORD else "")
         for entry in data["accounting"]["assumptions"]
         if entry["name"] not in (OS_RANDOMNESS, REVIEWED)
     )

@@ -6,7 +6,7 @@ from typing import Any
 from dp_accounting import DpEvent
 
 from hf_dpsynth.guarantees import SecretProtection, digits
-from hf_dpsynth.privacy.secrets import SecretGaussianDpEvent, reached, usable
+from hf_dpsynth.privacy.secrets import SecretGaussianDpEvent, reached
 
 DEFINITION = "secret_protection"
 FORMAL = "formal_secret_protection"
@@ -22,7 +22,8 @@ NOT_COVERED = (
     "rows with no listed secret: they get no protection from this mechanism",
     "secrets that were not listed, a detector's misses among them",
     "the presence of secrets, their number, which rows hold them and which of them occur together",
-    "several secrets jointly: the bound holds for each one alone, given all else",
+    "several secrets jointly: the bound holds for each one alone, for guesses by those who know all others",
+    "another spelling of a secret: it is another secret, with an allowance of its own",
 )
 ADJACENCY = "two data sets differ in the value of one listed secret, in all rows that hold it"
 _TOLERANCE = 1e-9
@@ -54,14 +55,14 @@ def sentence(facts: dict[str, Any]) -> str:
     so_far = "" if facts["claim_status"] == FORMAL else " This holds if the unknown assumptions below do."
     return (
         f"({digits(stated['p'])}, {digits(stated['r'])})-secret protection, not differential privacy: whoever guesses "
-        f"the value of a listed secret with probability at most {digits(stated['p'])} beforehand guesses it with "
-        f"probability at most {digits(stated['r'])} after the release{own}. It holds for each secret alone; rows with "
-        f"no listed secret get no protection.{so_far}"
+        f"the value of a listed secret with probability at most {digits(stated['p'])} beforehand, all other secrets "
+        f"and rows known, guesses it with probability at most {digits(stated['r'])} after the release{own}. It holds "
+        f"for each secret alone; rows with no listed secret get no protection.{so_far}"
     )
 
 
 def check(facts: dict[str, Any], event: DpEvent, counts: Counter[DpEvent]) -> list[str]:
-    """Return what is wrong with the claimed p and r: the noise, or the guess that it allows at full allowance.
+    """Return what is wrong with the claimed p and r: the noise, or the guess at the allowance of the events.
 
     Args:
         facts (`dict`): the content of a privacy.json, checked by nobody.
@@ -74,9 +75,11 @@ def check(facts: dict[str, Any], event: DpEvent, counts: Counter[DpEvent]) -> li
     strongest = sum(count * (leaf.norm / leaf.sigma) ** 2 for leaf, count in counts.items())
     if not strongest <= 1 + _TOLERANCE:
         return ["accounting.events: less noise than sqrt(T) times the norm of a row"]
-    found = []
-    for kind, p, r in pairs(facts["parameters"][DEFINITION]):
-        after = reached(p, usable(p, r, event), event)
+    claims, found = pairs(facts["parameters"][DEFINITION]), []
+    if any(len(leaf.allowances) != len(claims) for leaf in counts):
+        return [f"accounting.events: not one allowance for each of {len(claims)} kinds of secrets"]
+    for number, (kind, p, r) in enumerate(claims):
+        after = reached(p, max(leaf.allowances[number] for leaf in counts), event)
         if not after <= r * (1 + _TOLERANCE):
             found.append(f"parameters.secret_protection: r{kind and ' of ' + kind} is {r:.6g}, the events {after:.6g}")
     return found

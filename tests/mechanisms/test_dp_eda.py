@@ -387,3 +387,11 @@ def test_a_resume_calls_no_model_again():
     generator, embedder = Scoring(), StubEmbedder()
     again = eda(generator=generator, embedder=embedder, out="run")
     assert again["text"][:] == out["text"][:] and generator.calls == generator.scored == embedder.calls == 0
+
+
+def test_public_rows_and_an_inverter_are_named_by_the_plan(tmp_path):
+    plan = eda().privacy.plan
+    assert "no row of public= is a private row: declared, not checked" in plan.guarantee.assumptions
+    assert eda(public=None, num_rows=4).privacy.plan.guarantee.assumptions == plan.guarantee.assumptions[:-1]
+    named = DPEDA(inverter=str(tmp_path)).further_ids
+    assert list(named) == ["inverter"] and str(tmp_path) not in named["inverter"] and not DPEDA().further_ids

@@ -14,8 +14,10 @@ import hf_dpsynth
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.mechanisms.evolution import sec_pe
 from hf_dpsynth.mechanisms.evolution.sec_pe import SecPE
+from hf_dpsynth.plans import Facts
 from hf_dpsynth.privacy.accounting import leaves
-from hf_dpsynth.privacy.secrets import GRID, secret_allowance
+from hf_dpsynth.privacy.secrets import GRID, reached, secret_allowance, usable
+from tests.publish.forging import edit
 from tests.stubs import CANARY, StubEmbedder, StubGenerator, files_with, reviews
 
 PAIR = {"p": 1e-4, "r": 1e-3}
@@ -328,6 +330,10 @@ def test_a_secret_release_cannot_be_stated_as_another():
         (lambda f: f.update(definition="approximate_dp"), "definition|claim_status"),
         (lambda f: f["accounting"]["events"]["event"].update(sigma=(0.9).hex()), "less noise"),
         (lambda f: f["accounting"]["events"].update(count=2), "less noise"),
+        (lambda f: f["accounting"]["events"]["event"].update(allowances=[]), "not one allowance for each of 1"),
+        (lambda f: f["accounting"]["events"]["event"].update(allowances=[(1.0).hex()]), "the events 0.00"),
+        (lambda f: f["accounting"]["events"]["event"].update(allowances=[(0.5).hex()]), "not those of sec-pe"),
+        (lambda f: f["accounting"]["events"]["event"].update(allowances=[(-1.0).hex()]), "allowances"),
         (lambda f: f["accounting"]["assumptions"].pop(0), "without 'which rows"),
         (lambda f: f["accounting"]["assumptions"][-1].update(holds=True), "claim_status"),
     ],
@@ -339,6 +345,32 @@ def test_verify_finds_a_forged_claim(change, words):
     Path("run/privacy.json").write_text(json.dumps(facts))
     found = hf_dpsynth.verify("run")
     assert not found.ok and any(re.search(words, finding) for finding in found.findings), found.findings
+
+
+def test_a_smaller_bound_is_not_claimed_of_the_weights_of_a_larger_one():
+    protect(out="run")
+
+    def forge(facts):
+        facts["parameters"]["secret_protection"]["r"] = 1.02e-4
+        facts["mechanisms"][0]["params"]["r"] = 1.02e-4
+
+    found = edit(Path("run"), forge, everywhere=True)
+    assert any("r is 0.000102, the events 0.001" in line for line in found.findings), found.findings
+
+
+def test_what_nobody_checks_is_the_publishers_word():
+    protect(out="run")
+    found = {one["name"]: one for one in json.loads(Path("run/privacy.json").read_text())["accounting"]["assumptions"]}
+    public = found["no row of public= is a private row"]
+    assert public["holds"] is True and "nothing checks it" in public["note"]
+    assert "no row of public= is a private row (declared by the publisher" in Path("run/README.md").read_text()
+    assert not any("by construction" in one["note"] for one in found.values() if "secret" in one["name"])
+
+
+def test_two_secrets_that_tell_of_each_other_need_a_prior_that_knows_the_other():
+    event = SecPE(**PAIR).event(1.0, Facts())
+    assert reached(1e-4, 2 * usable(1e-4, 1e-3, event), event) > 6e-3  # whoever knows neither gains from both
+    assert "all other secrets and rows known" in protect().privacy.guarantee.statement()
 
 
 def test_recipes_and_flags_plan_without_an_epsilon(call):

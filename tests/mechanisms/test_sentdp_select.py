@@ -103,9 +103,9 @@ def test_fewer_picks_than_rows_are_repeated():
 
 def test_the_plan_says_when_depths_drown():
     asked = {"epsilon": 0.5, "delta": 1e-5, "num_rows": 50}
-    (warning,) = hf_dpsynth.plan("sentdp-select", num_records=500, **asked).warnings
+    _, warning = hf_dpsynth.plan("sentdp-select", num_records=500, **asked).warnings
     needed = int(warning.split("About ")[1].split(" records")[0])
-    assert hf_dpsynth.plan("sentdp-select", num_records=needed, **asked).warnings == ()
+    assert len(hf_dpsynth.plan("sentdp-select", num_records=needed, **asked).warnings) == 1
 
 
 def test_public_texts_are_needed_and_a_user_unit_is_refused():
@@ -150,3 +150,19 @@ def test_lost_picks_are_public_texts_and_are_not_drawn_again(monkeypatch):
     out = made(out="run", embedder=embedder)
     assert embedder.calls == 0 and [charge.key for charge in out.privacy.charges] == ["picks"]
     assert len(set(out["text"])) == 8 and out.privacy.notes[0].startswith("picks was charged and lost")
+
+
+def test_the_record_says_that_rows_are_public_texts_and_assumes_that_none_is_private():
+    out = made(out="run")
+    facts = json.loads(pathlib.Path("run/privacy.json").read_text())
+    assert any("word for word" in line for line in facts["limitations"])
+    assert any(one["name"] == "no row of public= is a private row" for one in facts["accounting"]["assumptions"])
+    shutil.copytree("run", "forged")
+
+    def strike(facts):
+        held = facts["accounting"]["assumptions"]
+        facts["accounting"]["assumptions"] = [one for one in held if "public=" not in one["name"]]
+
+    found = edit(pathlib.Path("forged"), strike, everywhere=True)
+    assert any("without 'no row of public= is a private row" in line for line in found.findings), found.findings
+    assert hf_dpsynth.verify("run").ok and len(out) == 8

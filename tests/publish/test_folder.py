@@ -70,6 +70,8 @@ def test_what_each_kind_claims():
         "madlib": "formal_dp",
         "syntax-guided": "formal_dp",
         "dp-prompt": "formal_dp",
+        "sec-pe": "formal_secret_protection_conditional",
+        **dict.fromkeys(golden.further(), "formal_dp"),
     }
     assert facts["aug-pe-no-privacy"]["parameters"]["epsilon"] is None
     assert facts["madlib"]["parameters"]["metric_dp"]["scale"] == 10.0 and facts["madlib"]["model"] == "local"

@@ -113,6 +113,11 @@ class DPEDA:
             raise ConfigError(f"dp-eda: parents is {self.parents}; of a domain of {self.domain} no more can be picked")
 
     @property
+    def further_ids(self) -> dict[str, str]:
+        """The public name of the inverter, where there is one."""
+        return {} if self.inverter is None else {"inverter": model_id(self.inverter)}
+
+    @property
     def account(self) -> str | None:
         """How the events are accounted, where they leave no choice."""
         return "zcdp" if self.selection == LIMITED else None

@@ -19,8 +19,8 @@ from dp_accounting import DpEvent, SelfComposedDpEvent
 from hf_dpsynth.compute import nearest
 from hf_dpsynth.compute.unit_rows import unit_rows
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.guarantees import SecretProtection
-from hf_dpsynth.mechanisms.base import PublicInputs, Row, check_choice, check_whole
+from hf_dpsynth.guarantees import DECLARED, SecretProtection
+from hf_dpsynth.mechanisms.base import PUBLIC_ROWS, PublicInputs, Row, check_choice, check_whole
 from hf_dpsynth.mechanisms.evolution.clusters import clustered, distinct_texts
 from hf_dpsynth.mechanisms.evolution.embeddings import embedded
 from hf_dpsynth.mechanisms.evolution.evolving import Evolving
@@ -33,9 +33,9 @@ from hf_dpsynth.run import Run
 from hf_dpsynth.store import Store
 
 Probability = float | Mapping[str, float]
-ASSUMPTIONS = (
-    "which rows hold which listed secret is known to an attacker and does not depend on the value of the secret",
-    "no row of public= is a private row",
+INCIDENCE = (
+    "which rows hold which listed secret is known to an attacker and does not depend on the value of the secret"
+    + DECLARED
 )
 
 
@@ -61,6 +61,7 @@ class SecPE(Evolving):
 
     name: ClassVar[str] = "sec-pe"
     takes: ClassVar[tuple[str, ...]] = ("public", "secrets")
+    needs_public: ClassVar[bool] = True
 
     p: Probability | None = None
     r: Probability | None = None
@@ -101,7 +102,8 @@ class SecPE(Evolving):
         Raises:
             ConfigError: not 0 < p < r < 1.
         """
-        return usable_by_kind(self.pairs(), self.event(self.noise_multiplier(), Facts()))
+        noise = SecretGaussianDpEvent(self.noise_multiplier(), self.norm, GRID)
+        return usable_by_kind(self.pairs(), SelfComposedDpEvent(noise, self.rounds))
 
     @property
     def rounds(self) -> int:
@@ -118,8 +120,8 @@ class SecPE(Evolving):
         return math.sqrt(self.rounds) * self.norm
 
     def single(self, noise_multiplier: float) -> SecretGaussianDpEvent:
-        """Return the event of one release."""
-        return SecretGaussianDpEvent(float(noise_multiplier), self.norm, GRID)
+        """Return the event of one release, with the allowances that weights keep to."""
+        return SecretGaussianDpEvent(float(noise_multiplier), self.norm, GRID, tuple(self.allowances().values()))
 
     def event(self, noise_multiplier: float, facts: Facts) -> DpEvent:
         """Return the releases: one, or one a round."""
@@ -129,7 +131,7 @@ class SecPE(Evolving):
         """Return what a run promises."""
         (p, r), *_ = self.pairs().values()
         kinds = tuple((kind, *pair) for kind, pair in self.pairs().items() if kind != OTHER)
-        return SecretProtection(p=p, r=r, kinds=kinds, assumptions=(*ASSUMPTIONS, *assumptions))
+        return SecretProtection(p=p, r=r, kinds=kinds, assumptions=(INCIDENCE, PUBLIC_ROWS, *assumptions))
 
     def warnings(self, noise_multiplier: float, epsilon: float, delta: float | None, facts: Facts) -> tuple[str, ...]:
         """Say when the rows of a cluster drown in the noise, from declared facts alone."""

@@ -27,6 +27,8 @@ from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.run import Run
 from hf_dpsynth.store import Store
 
+_VERBATIM = "the rows are texts of public=, word for word."
+
 
 @dataclass(frozen=True, kw_only=True)
 class SentDPSelect:
@@ -51,6 +53,7 @@ class SentDPSelect:
     kind: ClassVar[str] = "synthesize"
     account: ClassVar[str] = "zcdp"
     takes: ClassVar[tuple[str, ...]] = ("public",)
+    needs_public: ClassVar[bool] = True
     models_used: ClassVar[tuple[str, ...]] = ("embedder",)
 
     picks: int | None = None
@@ -80,13 +83,14 @@ class SentDPSelect:
         return Cost(embeddings=facts.num_records or 0)
 
     def warnings(self, noise_multiplier: float, epsilon: float, delta: float | None, facts: Facts) -> tuple[str, ...]:
-        """Say when depths drown: no text is deeper than half of the records of its label."""
+        """Say what the rows are, and when depths drown: no text is deeper than half of the records of its label."""
         if facts.num_records is None or noise_multiplier == 0:
-            return ()
+            return (_VERBATIM,)
         deepest = facts.num_records / (2 * len(facts.labels))
         if deepest >= 10 * noise_multiplier:
-            return ()
+            return (_VERBATIM,)
         return (
+            _VERBATIM,
             f"depths reach at most about {deepest:.3g} and the noise of a pick has scale {noise_multiplier:.3g}: the "
             f"picks are almost random. About {int(20 * noise_multiplier * len(facts.labels)) + 1} records, fewer "
             "picks or a larger epsilon would do.",
