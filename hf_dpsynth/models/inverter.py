@@ -194,6 +194,7 @@ def load_inverter(
     encoder: str | Embedder,
     generator: str | TextGenerator | None = None,
     public_texts: Sequence[str] | None = None,
+    samples: int = 8,
 ) -> Inverter:
     """Return an inverter for the vectors of an encoder.
 
@@ -203,6 +204,7 @@ def load_inverter(
         encoder (`str` or `Embedder`): the embedder whose vectors will be inverted.
         generator (`TextGenerator`, *optional*): paraphrases the nearest public texts; read only without an inverter.
         public_texts (`Sequence[str]`, *optional*): the texts of the fallback. Public.
+        samples (`int`): texts that the inverter of a folder samples for a vector, in one round; the closest is kept.
     Returns:
         `Inverter`: what turns the vectors into texts.
     Raises:
@@ -223,7 +225,7 @@ def load_inverter(
         speaker = None if generator is None else load_generator(generator)
         return NearestTextInverter(public_texts, encoder=encoder, generator=speaker)
     if isinstance(inverter, (str, os.PathLike)):
-        return PrefixInverter(inverter, encoder=encoder)
+        return PrefixInverter(inverter, encoder=encoder, samples=samples, corrections=0)
     if not isinstance(inverter, Inverter):
         raise ConfigError(
             f"inverter is a {type(inverter).__name__}; it is a folder, or has .invert(embeddings, seed=), .encoder "

@@ -395,3 +395,12 @@ def test_public_rows_and_an_inverter_are_named_by_the_plan(tmp_path):
     assert eda(public=None, num_rows=4).privacy.plan.guarantee.assumptions == plan.guarantee.assumptions[:-1]
     named = DPEDA(inverter=str(tmp_path)).further_ids
     assert list(named) == ["inverter"] and str(tmp_path) not in named["inverter"] and not DPEDA().further_ids
+
+
+def test_a_filter_that_leaves_out_most_public_texts_is_told_of_before_a_charge(caplog):
+    eda(generator=Scoring(), params={"perplexity_limit": 15.0})
+    (line,) = [record.getMessage() for record in caplog.records if "leaves out" in record.getMessage()]
+    assert line.startswith("perplexity_limit=15 leaves out ") and " of " in line and CANARY not in line
+    caplog.clear()
+    eda(generator=Scoring(), params={"perplexity_limit": 1e6})
+    assert not any("leaves out" in record.getMessage() for record in caplog.records)

@@ -29,7 +29,6 @@ from hf_dpsynth.run import Run
 from hf_dpsynth.store import Store
 
 GAUSSIAN, LIMITED = "gaussian-top-k", "limited-domain"
-_READS_OF_A_TEXT = 8  # by a trained inverter: samples and corrections
 
 
 def _calibrated(mechanism: "DPEDA", epsilon: float, delta: float, facts: Facts) -> float | None:
@@ -69,6 +68,7 @@ class DPEDA:
         num_initial (`int`, defaults to `1000`): texts of the first population, alike for each label.
         inverter (`str`, *optional*): the folder of a trained inverter of the embedder; without one the generator
             paraphrases the first 200 words of the nearest text of the first population.
+        samples (`int`, defaults to `8`): texts that a trained inverter samples for an embedding; the closest is kept.
         max_new_tokens (`int`, defaults to `64`): the longest of the first texts, in tokens of the generator.
         temperature (`float`, defaults to `1.2`): of the first texts.
         subject (`str`, defaults to `"text"`): what to write, e.g. `"movie review"`. Public.
@@ -92,6 +92,7 @@ class DPEDA:
     perplexity_limit: float | None = 50.0
     num_initial: int = 1000
     inverter: str | None = field(default=None, metadata={"public": _public_name})
+    samples: int = 8
     max_new_tokens: int = 64
     temperature: float = 1.2
     subject: str = "text"
@@ -103,7 +104,16 @@ class DPEDA:
             raise ConfigError(
                 f"dp-eda: inverter is of type {type(self.inverter).__name__}; it must be a folder's path"
             )
-        for name in ("iterations", "parents", "offspring", "domain", "components", "num_initial", "max_new_tokens"):
+        for name in (
+            "iterations",
+            "parents",
+            "offspring",
+            "domain",
+            "components",
+            "num_initial",
+            "samples",
+            "max_new_tokens",
+        ):
             check_whole(self.name, name, getattr(self, name), 1)
         for name, low, high in (("smoothing", 0.0, 1.0), ("perplexity_limit", 1.0, 1e9), ("temperature", 0.0, 100.0)):
             if name != "perplexity_limit" or self.perplexity_limit is not None:
@@ -156,9 +166,9 @@ class DPEDA:
         labels, rows = len(facts.labels), facts.num_rows or 0
         first = labels * self.per_label(self.num_initial, labels)
         decoded = (self.iterations - 1) * labels * self.per_label(self.offspring, labels) + rows
-        tries, trained = (_READS_OF_A_TEXT, 1) if self.inverter is not None else (1, 0)
+        tries, trained = (self.samples, 1) if self.inverter is not None else (1, 0)
         chosen = labels * self.parents * (self.iterations + 1)
-        scored = 0 if self.perplexity_limit is None else chosen + rows
+        scored = 0 if self.perplexity_limit is None else chosen + rows + eda_run.SCORED
         calls = first + decoded * tries + scored
         embeddings = 2 * first + decoded * (1 + trained * tries) + chosen + (facts.num_records or 0)
         return Cost(lm_calls=calls, tokens=calls * self.max_new_tokens, embeddings=embeddings)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hf_dpsynth.mechanisms.evolution.dp_eda import DPEDA
 
 _BLOCK = 256
+SCORED = 64  # public texts on which the filter is tried
 logger = get_logger(__name__)
 
 
@@ -57,6 +58,21 @@ def check_public(mechanism: "DPEDA", public: PublicInputs, plan: Plan) -> None:
         if found < wanted:
             of = f" with {name}" if name else ""
             logger.warning("public= has %d different texts%s; the first population has no more.", found, of)
+    _check_limit(mechanism, public, [text for label in plan.labels for text in public_texts(public, label)])
+
+
+def _check_limit(mechanism: "DPEDA", public: PublicInputs, texts: list[str]) -> None:
+    """Say how many public texts the perplexity filter would leave out, where most: it then searches almost nowhere."""
+    order = public_generator(0, "scored").permutation(len(texts))[:SCORED].tolist()
+    good = readable(public.generator, [texts[place] for place in order], mechanism.perplexity_limit)
+    if 2 * sum(good) < len(good):
+        logger.warning(
+            "perplexity_limit=%g leaves out %d of %d public texts: with this generator and such texts a larger one, "
+            "or None, keeps more parents.",
+            mechanism.perplexity_limit,
+            len(good) - sum(good),
+            len(good),
+        )
 
 
 def public_texts(public: PublicInputs, label: Label) -> list[str]:
@@ -281,7 +297,13 @@ class Search:
 
 def decoder(mechanism: "DPEDA", public: PublicInputs, texts: Sequence[str]) -> Inverter:
     """Return what turns embeddings into texts, with the public texts that it may fall back to."""
-    return load_inverter(mechanism.inverter, encoder=public.embedder, generator=public.generator, public_texts=texts)
+    return load_inverter(
+        mechanism.inverter,
+        encoder=public.embedder,
+        generator=public.generator,
+        public_texts=texts,
+        samples=mechanism.samples,
+    )
 
 
 def more(
