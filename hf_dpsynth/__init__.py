@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hf_dpsynth.mechanisms.planning import plan
     from hf_dpsynth.privacy.budget import PrivacyBudget
     from hf_dpsynth.publish.folder import load_privacy
+    from hf_dpsynth.publish.hub import push_to_hub
     from hf_dpsynth.publish.verify import verify
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ __all__ = [
     "plan",
     "privacy",
     "privatize",
+    "push_to_hub",
     "register",
     "synthesize",
     "unregister",
@@ -54,6 +56,7 @@ _LAZY = {
     "plan": "hf_dpsynth.mechanisms.planning:plan",
     "privacy": "hf_dpsynth.privacy:",
     "privatize": "hf_dpsynth.dataset:privatize",
+    "push_to_hub": "hf_dpsynth.publish.hub:push_to_hub",
     "synthesize": "hf_dpsynth.dataset:synthesize",
     "verify": "hf_dpsynth.publish.verify:verify",
 }

@@ -9,6 +9,8 @@ from hf_dpsynth.cli.console import app, event_line, say, say_table
 from hf_dpsynth.metrics import list_metrics
 
 RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or a folder with privacy.json.")]
+RunOrRepo = Annotated[str, typer.Argument(metavar="RUN_OR_REPO", help="The same, or the id of a dataset repository.")]
+Revision = Annotated[str | None, typer.Option(help="A branch, tag or commit of the repository.")]
 
 
 @app.command("card")
@@ -20,11 +22,11 @@ def card_verb(run: RunFolder) -> None:
 
 
 @app.command("verify")
-def verify_verb(run: RunFolder) -> None:
+def verify_verb(run: RunOrRepo, revision: Revision = None) -> None:
     """Check schema, accounting and files of a run; exit 1 if wrong."""
     import hf_dpsynth
 
-    found = hf_dpsynth.verify(run)
+    found = hf_dpsynth.verify(run, revision=revision)
     for what in ("schema", "accounting_recomputed", "files_match"):
         say(f"{what.replace('_', ' ')}: {'yes' if getattr(found, what) else 'no'}")
     for line in found.findings:
@@ -33,6 +35,31 @@ def verify_verb(run: RunFolder) -> None:
         say(f"not checkable: {line}")
     if not found.ok:
         raise typer.Exit(1)
+
+
+@app.command("push")
+def push_verb(
+    run: RunFolder,
+    repo_id: Annotated[str, typer.Argument(metavar="REPO_ID", help="The dataset repository: owner/name.")],
+    public: Annotated[bool, typer.Option("--public", help="Show a repository that is made to everybody.")] = False,
+    revision: Annotated[str | None, typer.Option(help="The branch to write to; made when missing.")] = None,
+    create_pr: Annotated[bool, typer.Option("--create-pr", help="Open a pull request instead.")] = False,
+    commit_message: Annotated[str | None, typer.Option(help="The message of the commit.")] = None,
+) -> None:
+    """Publish rows, card and claim of a run in one commit."""
+    import hf_dpsynth
+    from hf_dpsynth.publish.folder import rows_in
+
+    commit = hf_dpsynth.push_to_hub(
+        rows_in(run),
+        repo_id,
+        release=hf_dpsynth.load_privacy(run),
+        private=not public,
+        revision=revision,
+        create_pr=create_pr,
+        commit_message=commit_message,
+    )
+    say(f"published: {commit.pr_url or commit.commit_url}")
 
 
 @app.command("ledger")

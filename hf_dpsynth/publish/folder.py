@@ -87,16 +87,20 @@ def record(release: Release, store: Store) -> Release:
     return release
 
 
-def load_privacy(path: str | os.PathLike[str]) -> Release:
-    """Read the release that lies in a folder: guarantee, statement, plan and charges.
+def load_privacy(path: str | os.PathLike[str], *, revision: str | None = None) -> Release:
+    """Read the release that lies in a folder or a repository: guarantee, statement, plan and charges.
 
     Args:
-        path (`str` or path): a run directory, or a folder that `.privacy.save` wrote into.
+        path (`str` or path): a run directory, a folder that `.privacy.save` wrote into, or the id of a dataset
+            repository on the Hub, which is downloaded, and whose files must have their digests.
+        revision (`str`, *optional*): a branch, tag or commit of the repository.
     Returns:
         `Release`: without charges, and with the published part of the plan, where only privacy.json is there. Call
             `verify` to check it.
     Raises:
         ConfigError: no such folder, or its files are not what we write.
+        PrivacyError: a file of rows of a repository is missing, or is not the one that was published.
+        HubError: the repository cannot be read.
     Examples:
         >>> import tempfile, hf_dpsynth
         >>> from datasets import Dataset
@@ -107,7 +111,22 @@ def load_privacy(path: str | os.PathLike[str]) -> Release:
         ...     hf_dpsynth.load_privacy(folder).guarantee.epsilon
         10.0
     """
-    folder = existing(path)
+    from hf_dpsynth.publish.hub import downloaded, is_repository
+
+    if not is_repository(path):
+        return _loaded(existing(path))
+    with downloaded(str(path), revision) as folder:
+        release = _loaded(folder)
+        for name, digest in release.files:
+            found = folder / name
+            if not found.is_file() or found.is_symlink() or file_digest(found) != digest:
+                raise PrivacyError(
+                    f"{name} of {path} is not the file that was published with its guarantee. Run hf-dpsynth verify."
+                )
+    return release
+
+
+def _loaded(folder: Path) -> Release:
     facts = read_json(folder / PRIVACY, LARGEST_CLAIM)
     wrong = invalid(facts)
     if wrong:
@@ -147,10 +166,7 @@ def existing(path: str | os.PathLike[str]) -> Path:
         raise ConfigError(f"the path is of type {type(path).__name__}; it must be a folder")
     folder = Path(path)
     if not folder.is_dir():
-        raise ConfigError(
-            f"{os.fspath(path)!r} is no folder here. Pass a run directory or a folder with a {PRIVACY}; of a Hub "
-            "repository, download it first."
-        )
+        raise ConfigError(f"{os.fspath(path)!r} is no folder here. Pass a run directory or a folder with a {PRIVACY}.")
     return folder
 
 
@@ -299,6 +315,20 @@ def _matching(release: Release, folder: Path, paths: list[Path]) -> tuple[Rows, 
             f"{folder} holds rows that this release did not make. Save the dataset that has this .privacy, unchanged."
         )
     return tuple(rows for rows in found if rows is not None)
+
+
+def rows_in(path: str | os.PathLike[str]) -> Any:
+    """Return the rows that lie in a folder as a DatasetDict.
+
+    Raises:
+        ConfigError: no such folder, or none in it.
+    """
+    from datasets import DatasetDict
+
+    splits, _ = _splits(existing(path))
+    if not splits:
+        raise ConfigError(f"{os.fspath(path)!r} holds no rows. Pass a run directory.")
+    return DatasetDict(splits)
 
 
 def _splits(folder: Path) -> tuple[dict[str, Any], set[Path]]:

@@ -38,6 +38,7 @@ from hf_dpsynth.publish.folder import (
     read_json,
     shards_of,
 )
+from hf_dpsynth.publish.hub import downloaded, is_repository
 from hf_dpsynth.publish.privacy_json import (
     MOST_FINDINGS,
     from_privacy_json,
@@ -45,6 +46,7 @@ from hf_dpsynth.publish.privacy_json import (
     to_privacy_json,
     without_words,
 )
+from hf_dpsynth.publish.readme import FIELDS, with_kept_text, without_kept_text
 from hf_dpsynth.release import Release, software
 from hf_dpsynth.store import file_digest
 
@@ -91,15 +93,18 @@ class Verification:
     not_checkable: tuple[str, ...]
 
 
-def verify(path: str | os.PathLike[str]) -> Verification:
+def verify(path: str | os.PathLike[str], *, revision: str | None = None) -> Verification:
     """Check a folder's privacy.json against its schema, its own events, its card, its rows and its ledger.
 
     Args:
-        path (`str` or path): a run directory, or a folder that `.privacy.save` wrote into.
+        path (`str` or path): a run directory, a folder that `.privacy.save` wrote into, or the id of a dataset
+            repository on the Hub, which is downloaded.
+        revision (`str`, *optional*): a branch, tag or commit of the repository.
     Returns:
         `Verification`: what was found; broken files are findings.
     Raises:
         ConfigError: there is no such folder.
+        HubError: the repository cannot be read.
     Examples:
         >>> import tempfile, hf_dpsynth
         >>> from datasets import Dataset
@@ -110,7 +115,13 @@ def verify(path: str | os.PathLike[str]) -> Verification:
         ...     hf_dpsynth.verify(folder).ok
         True
     """
-    folder = existing(path)
+    if is_repository(path):
+        with downloaded(str(path), revision) as place:
+            return _verified(place)
+    return _verified(existing(path))
+
+
+def _verified(folder: Path) -> Verification:
     try:
         facts = read_json(folder / PRIVACY, LARGEST_CLAIM)
         broken = invalid(facts)
@@ -254,7 +265,10 @@ def _differences(field: str, expected: Any, actual: Any) -> Iterator[str]:
 
 
 def _card(folder: Path, facts: dict[str, Any], *, same: bool) -> list[str]:
-    """Compare the card with what the facts render to; one of another version must state the same claim."""
+    """Compare the card with what the facts render to; one of another version must state the same claim.
+
+    What a README.md said before the card came stands below it, and fields that say nothing of privacy beside ours.
+    """
     path = folder / CARD
     if not path.is_file():
         return [f"{CARD}: missing"]
@@ -262,8 +276,9 @@ def _card(folder: Path, facts: dict[str, Any], *, same: bool) -> list[str]:
         return [f"{CARD}: more than {LARGEST_BYTES} bytes"]
     text = path.read_bytes().decode("utf-8", "replace").replace("\r\n", "\n")
     expected = render(facts)
-    if text == expected:
+    if text == expected or text.rstrip() == with_kept_text(expected, text).rstrip():
         return []
+    text = without_kept_text(text)
     found = _front(text, facts)
     if not same:
         return found if claims(text, facts) else [*found, f"{CARD} text: does not state the claim of {PRIVACY}"]
@@ -282,6 +297,8 @@ def _front(text: str, facts: dict[str, Any]) -> list[str]:
         if len(parts[1]) > _LONGEST_FRONT or any(isinstance(at, yaml.AliasEvent) for at in yaml.parse(parts[1])):
             return [f"{start}no YAML that we write"]
         actual = yaml.safe_load(parts[1])
+        if isinstance(actual, dict):
+            actual = {name: value for name, value in actual.items() if name not in FIELDS}
     except (yaml.YAMLError, ValueError, RecursionError):
         return [f"{start}no YAML"]
     return _contradictions(start, front_matter(facts), actual)

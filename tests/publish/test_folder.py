@@ -217,7 +217,7 @@ def test_files_that_contradict_each_other_are_not_loaded(tmp_path):
     (tmp_path / "a/release.json").write_bytes((tmp_path / "b/release.json").read_bytes())
     with pytest.raises(ConfigError, match="do not agree"):
         hf_dpsynth.load_privacy(tmp_path / "a")
-    for path in ("owner/name", "owner/name/more"):
+    for path in ("./owner/name", "owner/name/more"):
         with pytest.raises(ConfigError, match="no folder"):
             hf_dpsynth.load_privacy(path)
 

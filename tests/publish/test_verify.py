@@ -268,7 +268,7 @@ def test_a_privacy_json_that_is_none_is_a_finding(run, text):
 
 def test_a_folder_without_facts_and_no_folder(tmp_path):
     assert not hf_dpsynth.verify(tmp_path).ok
-    for path in ("nobody/nothing", tmp_path / "nothing", 3):
+    for path in ("nobody/nothing/here", tmp_path / "nothing", 3):
         with pytest.raises(ConfigError, match="folder"):
             hf_dpsynth.verify(path)
 

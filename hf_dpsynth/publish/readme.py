@@ -1,0 +1,53 @@
+"""A card in a repository that has a README.md: its text is kept below the card, its front matter beside ours."""
+
+import re
+from typing import Any
+
+import yaml
+
+KEPT = "<!-- hf_dpsynth: what stands below is not part of the card -->"
+FIELDS = (
+    "annotations_creators", "language", "language_creators", "license", "license_link", "license_name",
+    "multilinguality", "paperswithcode_id", "source_datasets", "task_categories", "task_ids", "thumbnail", "viewer",
+)  # fmt: skip
+"""Fields of a dataset card that say nothing of privacy."""
+_CARD = re.compile(r"^(differential_privacy|secret_protection):$", re.MULTILINE)
+_FENCE = "---\n"
+
+
+def parts(text: str) -> tuple[str, str]:
+    """Return the front matter of a README.md, without its fences, and the rest."""
+    text = text.replace("\r\n", "\n")
+    held = text.split(_FENCE, 2)
+    return (held[1], held[2]) if len(held) == 3 and not held[0] else ("", text)
+
+
+def with_kept_text(card: str, there: str) -> str:
+    """Return a card with the text of the README.md that it replaces below it, and its front matter.
+
+    Args:
+        card (`str`): our card.
+        there (`str`): the README.md of the repository; of a card of ours only what stands below it is kept.
+    """
+    front, body = parts(there)
+    ours, shown = parts(card)
+    if _CARD.search(front):
+        body = body.partition(KEPT)[2]
+    fields = kept_fields(front)
+    added = yaml.safe_dump(fields, sort_keys=False, allow_unicode=False) if fields else ""
+    below = f"\n{KEPT}\n\n{body.strip()}\n" if body.strip() else ""
+    return f"{_FENCE}{ours}{added}{_FENCE}{shown}{below}"
+
+
+def kept_fields(front: str) -> dict[str, Any]:
+    """Return the fields of a front matter that say nothing of privacy; none where it is no YAML of that kind."""
+    try:
+        held = yaml.safe_load(front) if len(front) < 1_000_000 and "&" not in front else None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        held = None
+    return {name: held[name] for name in FIELDS if name in held} if isinstance(held, dict) else {}
+
+
+def without_kept_text(text: str) -> str:
+    """Return a README.md less what stands below the card."""
+    return text.partition(f"\n{KEPT}")[0]
