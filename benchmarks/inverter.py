@@ -95,7 +95,9 @@ def main() -> None:
     sides = {
         "trained, 1 sample": PrefixInverter(folder, encoder=embedder, samples=1, corrections=0),
         "trained, 8 samples": PrefixInverter(folder, encoder=embedder, samples=8, corrections=0),
-        "trained, 4 samples and a correction round of 4": inverter,
+        "trained, 4 samples and a correction round of 4": PrefixInverter(
+            folder, encoder=embedder, samples=4, corrections=1
+        ),
         "nearest training text": NearestTextInverter(train, encoder=embedder),
     }
     scores = {}
