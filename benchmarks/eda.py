@@ -2,8 +2,8 @@
 
 The figures of the source in kind: Wasserstein distance by round with and without the perplexity filter, variance of
 the votes, and size of the parent set. The rows of the training split are treated as private, those of the test split
-are the public texts. Every figure but the parents' number is computed here from the private rows after the run: the
-mechanism knows none of them, and they are not covered by its guarantee.
+are the public texts (with `--zero-shot` the generator's own). Every figure but the parents' number is computed here
+from the private rows after the run: the mechanism knows none of them, and they are not covered by its guarantee.
 
     python -m benchmarks.eda run [--data trec]                          every cell that is missing
     python -m benchmarks.eda cell trec gaussian-top-k filter 5 0        one cell
@@ -93,7 +93,8 @@ def cell(options, name, selection, kept, epsilon, seed):
     folder, started = file.with_suffix(""), time.perf_counter()
     made = private.synthesize(
         "dp-eda", epsilon=epsilon, delta=None if math.isinf(epsilon) else 1 / len(private), text_column="text",
-        label_column="label", num_rows=options.made, public=splits["test"], params=params, seed=seed,
+        label_column="label", num_rows=options.made, public=None if options.zero_shot else splits["test"],
+        params=params, seed=seed,
         embedder=embedder, out=folder,
     )  # fmt: skip
     seconds = time.perf_counter() - started
@@ -104,7 +105,8 @@ def cell(options, name, selection, kept, epsilon, seed):
     halves = np.array_split(np.concatenate(own)[np.random.default_rng(0).permutation(sum(map(len, own)))], 2)
     result = {
         "data": name, "selection": selection, "filter": kept, "epsilon": str(epsilon), "seed": seed,
-        "private_rows": len(private), "params": params, "noise_multiplier": made.privacy.plan.noise_multiplier,
+        "private_rows": len(private), "zero_shot": options.zero_shot, "params": params,
+        "noise_multiplier": made.privacy.plan.noise_multiplier,
         "charges": [charge.key for charge in made.privacy.charges], "rounds": found,
         "wasserstein_rows": sliced_wasserstein(rows, np.concatenate(own)),
         "wasserstein_floor": sliced_wasserstein(*halves), "rows": made["text"][:][:20],
@@ -133,6 +135,7 @@ def main():
     parser.add_argument("cell", nargs="*", help="data, selection, filter or no-filter, epsilon, seed")
     parser.add_argument("--data", nargs="*", default=list(SUBJECTS))
     parser.add_argument("--folder", type=Path, default=Path(__file__).parent / "eda")
+    parser.add_argument("--zero-shot", action="store_true", help="start from texts that the generator is asked for")
     parser.add_argument("--inverter", help="the folder of a trained inverter; nearest texts, paraphrased, without")
     for name, value in (
         ("rows", 3000), ("offspring", 300), ("initial", 300), ("parents", 10), ("domain", 40), ("iterations", 7),
