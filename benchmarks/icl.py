@@ -37,7 +37,7 @@ EVOLUTION = {
 }  # fmt: skip
 SYNTHETIC = {
     "aug-pe": EVOLUTION,
-    "dp-eda": {"iterations": 5, "offspring": 300, "parents": 10, "max_new_tokens": 32},
+    "dp-eda": {"iterations": 5, "offspring": 200, "parents": 10, "samples": 2, "max_new_tokens": 32},
     "dp-lora": {"epochs": 2, "batch_size": 64, "max_tokens": 64, "max_new_tokens": 40, "checkpoint_every": 10},
     "sec-pe": EVOLUTION | {"p": 1e-4, "r": 1e-3, "clusters": 100},
     "dp-icl": {"max_new_tokens": 24, "max_tokens": 40, "subsets": 10, "shots": 2},
