@@ -83,7 +83,8 @@ class Synthesizer(Protocol):
     # A mechanism some of whose fields follow from declared facts when missing has fitted(facts), which returns the one
     # that is planned: its event is then a function of its fields alone, and its run reads them off the plan.
     # A mechanism that shows private text to a model names its role in `reads_private`, ("embedder",) when missing.
-    # A mechanism that takes `public=` names it in `takes`; one that cannot do without has needs_public = True.
+    # A mechanism that takes `public=` names it in `takes`; one that cannot do without has needs_public = True,
+    # one that makes nothing of them but a report has plans_public = False.
     # A mechanism one of whose fields names a model has further_ids, the public name of that model by its role.
     # A mechanism that can make further rows from what it released also has
     # sampler(public, plan, store) -> Callable[[released rows, number of rows, seed], rows].

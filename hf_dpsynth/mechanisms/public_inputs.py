@@ -19,7 +19,8 @@ def assumed(mechanism: Any, inputs: PublicInputs, roles: tuple[str, ...]) -> tup
         roles (`tuple[str, ...]`): what the mechanism uses of the models.
     """
     shown = [role for role in getattr(mechanism, "reads_private", ("embedder",)) if role in roles]
-    rows = (PUBLIC_ROWS,) if len(inputs.dataset) and not getattr(mechanism, "needs_public", False) else ()
+    said = getattr(mechanism, "needs_public", False) or not getattr(mechanism, "plans_public", True)
+    rows = (PUBLIC_ROWS,) if len(inputs.dataset) and not said else ()
     return (*(_ROW_INDEPENDENT[role] for role in shown if not _is_ours(getattr(inputs, role))), *rows)
 
 

@@ -77,6 +77,7 @@ class FineTuning:
     reads_messages: ClassVar[bool] = True
     models_used: ClassVar[tuple[str, ...]] = ("generator",)
     takes: ClassVar[tuple[str, ...]] = ("public",)
+    plans_public: ClassVar[bool] = False  # only a loss is shown of it; a resume may pass others
     distributed: ClassVar[bool] = True
     folders: ClassVar[tuple[str, ...]] = ("adapter",)
 
