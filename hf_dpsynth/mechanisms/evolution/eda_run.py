@@ -49,8 +49,9 @@ def check_public(mechanism: "DPEDA", public: PublicInputs, plan: Plan) -> None:
     if mechanism.perplexity_limit is not None and not can_score(public.generator):
         logger.warning("the generator has no .perplexity: the perplexity filter of dp-eda is off.")
     wanted = mechanism.per_label(mechanism.num_initial, len(plan.labels))
-    for label in plan.labels if public.dataset else ():
-        found, name = len(public_texts(public, label)), prompts.describe(plan.label_columns, label)
+    texts = texts_by_label(public.dataset, plan.labels if public.dataset else ())
+    for label, own in zip(plan.labels, texts, strict=False):
+        found, name = len(own), prompts.describe(plan.label_columns, label)
         if not found:
             raise ConfigError(
                 f"public= has no text with {name}, so its search cannot start. Add some, or leave it out."
@@ -58,7 +59,7 @@ def check_public(mechanism: "DPEDA", public: PublicInputs, plan: Plan) -> None:
         if found < wanted:
             of = f" with {name}" if name else ""
             logger.warning("public= has %d different texts%s; the first population has no more.", found, of)
-    _check_limit(mechanism, public, [text for label in plan.labels for text in public_texts(public, label)])
+    _check_limit(mechanism, public, [text for own in texts for text in own])
 
 
 def _check_limit(mechanism: "DPEDA", public: PublicInputs, texts: list[str]) -> None:
