@@ -19,6 +19,7 @@ from hf_dpsynth.privacy.event_json import event_from_json
 from hf_dpsynth.privacy.ledger import Charge
 from hf_dpsynth.publish.card import render
 from hf_dpsynth.publish.privacy_json import from_privacy_json, invalid, to_privacy_json, without_words
+from hf_dpsynth.publish.readme import OURS
 from hf_dpsynth.release import Release, Rows, rows_of
 from hf_dpsynth.store import Store, file_digest, write_whole
 
@@ -26,7 +27,6 @@ PRIVACY, RELEASE, CARD = "privacy.json", "release.json", "README.md"
 LARGEST_BYTES, LARGEST_CLAIM = 20_000_000, 2_000_000
 _MOST_DIGITS = 300  # a whole number that no float holds is none of ours
 _PART = re.compile(r"(.+)-\d{5}-of-\d{5}")
-_OURS = re.compile(r"^(differential_privacy|secret_protection):$", re.MULTILINE)
 
 
 def data_files(folder: Path) -> list[Path]:
@@ -49,7 +49,7 @@ def save(release: Release, folder: str | os.PathLike[str]) -> None:
     """
     place = Path(folder)
     card = place / CARD
-    if card.exists() and not _OURS.search(card.read_text(encoding="utf-8", errors="replace")):
+    if card.exists() and not OURS.search(card.read_text(encoding="utf-8", errors="replace")):
         raise ConfigError(f"{card} exists and is no card of ours. Move it away, or save into another folder.")
     paths = data_files(place) if place.is_dir() else []
     rows = _matching(release, place, paths) if paths else release.rows

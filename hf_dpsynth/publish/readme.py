@@ -11,15 +11,15 @@ FIELDS = (
     "multilinguality", "paperswithcode_id", "source_datasets", "task_categories", "task_ids", "thumbnail", "viewer",
 )  # fmt: skip
 """Fields of a dataset card that say nothing of privacy."""
-_CARD = re.compile(r"^(differential_privacy|secret_protection):$", re.MULTILINE)
+OURS = re.compile(r"^(differential_privacy|secret_protection):$", re.MULTILINE)
 _FENCE = "---\n"
 
 
-def parts(text: str) -> tuple[str, str]:
-    """Return the front matter of a README.md, without its fences, and the rest."""
+def parts(text: str) -> tuple[str | None, str]:
+    """Return the front matter of a README.md, without its fences, None where there is none, and the rest."""
     text = text.replace("\r\n", "\n")
     held = text.split(_FENCE, 2)
-    return (held[1], held[2]) if len(held) == 3 and not held[0] else ("", text)
+    return (held[1], held[2]) if len(held) == 3 and not held[0] else (None, text)
 
 
 def with_kept_text(card: str, there: str) -> str:
@@ -29,9 +29,9 @@ def with_kept_text(card: str, there: str) -> str:
         card (`str`): our card.
         there (`str`): the README.md of the repository; of a card of ours only what stands below it is kept.
     """
-    front, body = parts(there)
-    ours, shown = parts(card)
-    if _CARD.search(front):
+    (front, body), (ours, shown) = parts(there), parts(card)
+    front = front or ""
+    if OURS.search(front):
         body = body.partition(KEPT)[2]
     fields = kept_fields(front)
     added = yaml.safe_dump(fields, sort_keys=False, allow_unicode=False) if fields else ""

@@ -46,7 +46,7 @@ from hf_dpsynth.publish.privacy_json import (
     to_privacy_json,
     without_words,
 )
-from hf_dpsynth.publish.readme import FIELDS, with_kept_text, without_kept_text
+from hf_dpsynth.publish.readme import FIELDS, parts, with_kept_text, without_kept_text
 from hf_dpsynth.release import Release, software
 from hf_dpsynth.store import file_digest
 
@@ -290,13 +290,13 @@ def _card(folder: Path, facts: dict[str, Any], *, same: bool) -> list[str]:
 def _front(text: str, facts: dict[str, Any]) -> list[str]:
     """Compare the summary in the front matter with the facts."""
     start = f"{CARD} front matter: "
-    parts = text.split("---\n", 2)
-    if parts[0] or len(parts) < 3:
+    front, _ = parts(text)
+    if front is None:
         return [f"{start}missing"]
     try:
-        if len(parts[1]) > _LONGEST_FRONT or any(isinstance(at, yaml.AliasEvent) for at in yaml.parse(parts[1])):
+        if len(front) > _LONGEST_FRONT or any(isinstance(at, yaml.AliasEvent) for at in yaml.parse(front)):
             return [f"{start}no YAML that we write"]
-        actual = yaml.safe_load(parts[1])
+        actual = yaml.safe_load(front)
         if isinstance(actual, dict):
             actual = {name: value for name, value in actual.items() if name not in FIELDS}
     except (yaml.YAMLError, ValueError, RecursionError):
