@@ -8,7 +8,7 @@ import math
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -257,9 +257,7 @@ def _told(repo_id: str, done: str) -> Iterator[None]:
 
 
 def _name(error: BaseException) -> str:
-    with suppress(AttributeError):
-        error = error.__cause__ or error
-    return f"the connection failed ({type(error).__name__})"
+    return f"the connection failed ({type(error.__cause__ or error).__name__})"
 
 
 _LATER = "{what}. Call again later; a call that is repeated goes on."

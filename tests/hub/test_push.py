@@ -28,10 +28,6 @@ def files(hub, name="tester/reviews"):
     return set(hub.dataset(name).head.files)
 
 
-def commits_of(hub):
-    return [one for one in hub.requests if "/commit/" in one.path]
-
-
 def test_rows_come_back_with_their_guarantee_and_no_commit_shows_them_without(hub, client):
     client.call(MADE + "commit = push(rows); again = push(rows); assert commit and again")
     repo = hub.dataset("tester/reviews")
