@@ -18,7 +18,8 @@ from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.event_json import event_from_json
 from hf_dpsynth.privacy.ledger import Charge
 from hf_dpsynth.publish.card import render
-from hf_dpsynth.publish.privacy_json import from_privacy_json, invalid, to_privacy_json, without_words
+from hf_dpsynth.publish.privacy_json import invalid, to_privacy_json
+from hf_dpsynth.publish.reading import from_privacy_json, without_words
 from hf_dpsynth.publish.readme import OURS
 from hf_dpsynth.release import Release, Rows, rows_of
 from hf_dpsynth.store import Store, file_digest, write_whole

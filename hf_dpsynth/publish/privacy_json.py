@@ -12,16 +12,16 @@ from itertools import islice
 from typing import Any
 
 from hf_dpsynth import registry
-from hf_dpsynth.errors import ConfigError, PrivacyError
+from hf_dpsynth.errors import PrivacyError
 from hf_dpsynth.guarantees import DECLARED, ApproxDP, Guarantee, LocalDP, MetricDP, SecretProtection
 from hf_dpsynth.models import catalog
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import extra_delta, leaves
-from hf_dpsynth.privacy.event_json import event_from_json, event_to_json
+from hf_dpsynth.privacy.event_json import event_to_json
 from hf_dpsynth.publish import protection
 from hf_dpsynth.publish.accesses import access, backend, contribution, has_gradients, sampling
 from hf_dpsynth.publish.accounts import READING, short
-from hf_dpsynth.release import Release, Rows
+from hf_dpsynth.release import Release
 
 SCHEMA_VERSION = "1.0"
 Stated = ApproxDP | MetricDP | LocalDP | SecretProtection
@@ -29,13 +29,13 @@ ROUNDING = "every rounding goes against the claim: losses, epsilon and the noise
 REVIEWED = "the code of the mechanism, which is not part of hf_dpsynth, does what its events say"
 OS_RANDOMNESS = "the noise comes from the randomness of the operating system"
 MOST_FINDINGS = 8  # of one kind: what follows from the first ones helps nobody
-_UNKNOWN = ": unknown"
-_BY_WORD = "declared by the publisher; nothing checks it"
-_CLEAR = "column copied in clear: "
-_DOMAIN = "declared label domain of column: "
+UNKNOWN = ": unknown"
+BY_WORD = "declared by the publisher; nothing checks it"
+CLEAR = "column copied in clear: "
+DOMAIN = "declared label domain of column: "
 _AFTER = "what follows the noise uses the released noisy values and public inputs only"
 _COPIED = ", and what comes out without noise (scope.unprotected_quantities)"
-_INSECURE = "The noise was drawn from a seed that anybody can use again, so this release is not private."
+INSECURE = "The noise was drawn from a seed that anybody can use again, so this release is not private."
 _NOT_PUBLISHED = "not published"
 _SYNTHETIC, _PRIVATIZED = "synthetic rows", "privatized rows"
 _ALWAYS = (
@@ -64,7 +64,7 @@ _LOCAL: dict[type[Guarantee], tuple[str, ...]] = {
     MetricDP: _WORD, LocalDP: _TEXT, SecretProtection: protection.NOT_COVERED
 }  # fmt: skip
 _LEVELS = {"word": "token", "text": "record"}
-_CENTRAL = (ApproxDP, SecretProtection)
+CENTRAL = (ApproxDP, SecretProtection)
 _DEFINITIONS: dict[type[Guarantee], str] = {
     ApproxDP: "approximate_dp", MetricDP: "metric_dp", LocalDP: "local_dp", SecretProtection: protection.DEFINITION
 }  # fmt: skip
@@ -103,7 +103,7 @@ def to_privacy_json(release: Release) -> dict[str, Any]:
         "tool": {"name": "hf_dpsynth", "version": release.versions.get("hf_dpsynth", "unknown"), "git_commit": None},
         "claim_status": _claim_status(release),
         "definition": _DEFINITIONS[type(guarantee)],
-        "model": "central" if isinstance(guarantee, _CENTRAL) else "local",
+        "model": "central" if isinstance(guarantee, CENTRAL) else "local",
         "parameters": _parameters(plan, guarantee),
         "privacy_unit": _unit(plan, guarantee),
         "adjacency": plan.adjacency.replace("-", "_"),
@@ -135,7 +135,7 @@ def _results(release: Release) -> dict[str, Any]:
         },
         "evaluation": [],
         "audit": [],
-        "limitations": [*([_INSECURE] if plan.insecure_noise else []), *release.notes, *plan.warnings],
+        "limitations": [*([INSECURE] if plan.insecure_noise else []), *release.notes, *plan.warnings],
         "contact": None,
         "references": [row.source for name, row in registry.table().items() if name == plan.mechanism],
     }
@@ -149,7 +149,7 @@ def _claim_status(release: Release) -> str:
     guarantee = release.guarantee
     if _voided(release.plan, guarantee):
         return "none"
-    conditional = any(sentence.endswith(_UNKNOWN) for sentence in _sentences(release))
+    conditional = any(sentence.endswith(UNKNOWN) for sentence in _sentences(release))
     if isinstance(guarantee, SecretProtection):
         return protection.CONDITIONAL if conditional else protection.FORMAL
     return "formal_dp_conditional" if conditional else "formal_dp"
@@ -188,13 +188,13 @@ def _unit(plan: Plan, guarantee: Stated) -> dict[str, Any]:
 
 def _scope(plan: Plan, guarantee: Stated) -> dict[str, Any]:
     void = _NOTHING_HOLDS if _voided(plan, guarantee) else ()
-    private, user = not isinstance(guarantee, _CENTRAL), guarantee.unit == "user"
+    private, user = not isinstance(guarantee, CENTRAL), guarantee.unit == "user"
     units = (_USER, *(() if plan.adjacency == "replace-one" else (_SOME,))) if user else _RECORD
     sent = (_SENT,) if has_gradients(plan) and not private else ()
     counted = guarantee.unit if isinstance(guarantee, ApproxDP) else "record"
     unprotected = [f"the number of {counted}s"] if plan.num_records is not None else []
-    unprotected += [_DOMAIN + name for name in plan.label_columns]
-    unprotected += [_CLEAR + name for name in plan.kept_columns]
+    unprotected += [DOMAIN + name for name in plan.label_columns]
+    unprotected += [CLEAR + name for name in plan.kept_columns]
     unprotected += _in_clear(plan)
     reads = [access(leaf, count, guarantee.unit, plan.mechanism) for leaf, count in leaves(plan.event).items()]
     return {
@@ -261,15 +261,15 @@ def _sentences(release: Release) -> tuple[str, ...]:
     """Return the assumptions of the guarantee, and of a mechanism that others wrote."""
     row = registry.table().get(release.plan.mechanism)
     foreign = row is None or row.kind == "plugin"
-    return (*release.guarantee.assumptions, *((REVIEWED + _UNKNOWN,) if foreign else ()))
+    return (*release.guarantee.assumptions, *((REVIEWED + UNKNOWN,) if foreign else ()))
 
 
 def _assumption(sentence: str) -> dict[str, Any]:
-    if sentence.endswith(_UNKNOWN):
+    if sentence.endswith(UNKNOWN):
         note = "nobody has checked this; where it fails, so does the claim"
-        return {"name": sentence.removesuffix(_UNKNOWN), "holds": "unknown", "note": note}
+        return {"name": sentence.removesuffix(UNKNOWN), "holds": "unknown", "note": note}
     if sentence.endswith(DECLARED):
-        return {"name": sentence.removesuffix(DECLARED), "holds": True, "note": _BY_WORD}
+        return {"name": sentence.removesuffix(DECLARED), "holds": True, "note": BY_WORD}
     return {"name": sentence, "holds": True, "note": "by construction"}
 
 
@@ -293,106 +293,3 @@ def _public_input(kind: str, name: str) -> dict[str, Any]:
     pins = {asset.name: asset.sha256 for asset in catalog.models()}
     overlap = "possible" if name in pins else "unknown"
     return {"kind": kind, "id": name, "revision": pins.get(name), "overlap_with_private": overlap}
-
-
-def without_words(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts less the sentences that another version may phrase otherwise."""
-    accounting = ("accountant", "composition", "events", "relation", "extra_deltas")
-    names = ("guarantee_id", "created", "claim_status", "definition", "model", "parameters", "adjacency", "source")
-    return {
-        **{name: facts[name] for name in (*names, "cumulative", "output", "limitations")},
-        "privacy_unit": {name: facts["privacy_unit"][name] for name in ("level", "column", "max_contributions")},
-        "accounting": {
-            **{name: facts["accounting"][name] for name in accounting},
-            "interval": facts["accounting"]["discretisation"]["interval"],
-            "assumptions": [entry["holds"] for entry in facts["accounting"]["assumptions"]],
-        },
-        "mechanisms": [{"name": entry["name"], "params": entry["params"]} for entry in facts["mechanisms"]],
-        **{name: facts[name] for name in ("randomness", "postprocessing", "evaluation", "audit")},
-        "unprotected_quantities": facts["scope"]["unprotected_quantities"],
-        "public_inputs": [{"kind": entry["kind"], "id": entry["id"]} for entry in facts["public_inputs"]],
-        "not_covered": bool(facts["scope"]["not_covered"]),
-    }
-
-
-def from_privacy_json(data: dict[str, Any]) -> Release:
-    """Read a release from its facts alone: without charges, and with the part of the plan that is published.
-
-    Raises:
-        ConfigError: the data is no privacy.json of this version.
-        PrivacyError: an event is unknown.
-    """
-    try:
-        return _release(data)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"this is no privacy.json of schema {SCHEMA_VERSION} ({type(error).__name__}).") from error
-
-
-def _release(data: dict[str, Any]) -> Release:
-    scope, mechanism, accounting = data["scope"], data["mechanisms"][0], data["accounting"]
-    guarantee = _guarantee(data)
-    params = dict(mechanism["params"])
-    insecure = data["randomness"]["seed_source"] == "user_seed"
-    unprotected = scope["unprotected_quantities"]
-    drawn, _, drawn_version = mechanism["backend"].partition(" ")
-    versions = {"hf_dpsynth": data["tool"]["version"], accounting["library"]: accounting["version"]}
-    plan = Plan(
-        mechanism=mechanism["name"],
-        noise_multiplier=params.pop("noise_multiplier"),
-        params=params,
-        event=event_from_json(accounting["events"]),
-        guarantee=guarantee,
-        delta=data["parameters"]["delta"],
-        adjacency=data["adjacency"].replace("_", "-"),
-        num_records=data["source"]["n_units"],
-        num_rows=data["output"]["n_records"] if isinstance(guarantee, _CENTRAL) else None,
-        model_ids={entry["kind"]: entry["id"] for entry in data["public_inputs"]},
-        account=accounting["accountant"],
-        discretisation=accounting["discretisation"]["interval"] or 0.0,
-        label_columns=tuple(text.removeprefix(_DOMAIN) for text in unprotected if text.startswith(_DOMAIN)),
-        kept_columns=tuple(text.removeprefix(_CLEAR) for text in unprotected if text.startswith(_CLEAR)),
-        unit_column=data["privacy_unit"]["column"],
-        insecure_noise=insecure,
-    )
-    return Release(
-        plan=plan,
-        guarantee=guarantee,
-        charges=(),
-        notes=tuple(note for note in data["limitations"] if note != _INSECURE),
-        guarantee_id=data["guarantee_id"],
-        created=data["created"],
-        rows=() if data["output"]["n_records"] is None else (Rows("", data["output"]["n_records"]),),
-        files=tuple((entry["path"], entry["sha256"]) for entry in data["output"]["files"]),
-        commitment=data["source"]["commitment"],
-        versions=versions | ({drawn: drawn_version} if drawn_version else {}),
-    )
-
-
-def _guarantee(data: dict[str, Any]) -> Guarantee:
-    parameters = data["parameters"]
-    sentences = tuple(
-        entry["name"] + (_UNKNOWN if entry["holds"] == "unknown" else DECLARED if entry["note"] == _BY_WORD else "")
-        for entry in data["accounting"]["assumptions"]
-        if entry["name"] not in (OS_RANDOMNESS, REVIEWED)
-    )
-    if data["definition"] == protection.DEFINITION:
-        return protection.guarantee_of(parameters[protection.DEFINITION], sentences)
-    if data["definition"] == "metric_dp":
-        metric = parameters["metric_dp"]
-        scale = math.inf if metric["scale"] is None else metric["scale"]
-        return MetricDP(epsilon=scale, metric=metric["metric"], unit=metric["unit"], assumptions=sentences)
-    epsilon = math.inf if parameters["epsilon"] is None else parameters["epsilon"]
-    unit = data["privacy_unit"]["description"].removeprefix("one ")
-    if data["definition"] == "local_dp":
-        return LocalDP(epsilon=epsilon, unit=unit, assumptions=sentences)
-    if data["definition"] != "approximate_dp":
-        raise ConfigError(f"definition {data['definition']!r} cannot be read by this version.")
-    return ApproxDP(
-        epsilon=epsilon,
-        delta=parameters["delta"] or 0.0,
-        unit=unit,
-        neighbours=data["adjacency"].replace("_", "-"),
-        assumptions=sentences,
-    )

@@ -39,13 +39,8 @@ from hf_dpsynth.publish.folder import (
     shards_of,
 )
 from hf_dpsynth.publish.hub import downloaded, is_repository
-from hf_dpsynth.publish.privacy_json import (
-    MOST_FINDINGS,
-    from_privacy_json,
-    invalid,
-    to_privacy_json,
-    without_words,
-)
+from hf_dpsynth.publish.privacy_json import MOST_FINDINGS, invalid, to_privacy_json
+from hf_dpsynth.publish.reading import from_privacy_json, without_words
 from hf_dpsynth.publish.readme import FIELDS, parts, with_kept_text, without_kept_text
 from hf_dpsynth.release import Release, software
 from hf_dpsynth.store import file_digest

@@ -15,7 +15,8 @@ import hf_dpsynth
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.guarantees import SecretProtection
 from hf_dpsynth.publish.folder import from_record, to_record
-from hf_dpsynth.publish.privacy_json import from_privacy_json, schema, to_privacy_json
+from hf_dpsynth.publish.privacy_json import schema, to_privacy_json
+from hf_dpsynth.publish.reading import from_privacy_json
 from hf_dpsynth.release import rows_of
 from tests.publish import golden
 from tests.stubs import CANARY, StubEmbedder, files_with, reviews, synth, toy_vectors

@@ -12,7 +12,8 @@ import hf_dpsynth
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.publish import accounts
 from hf_dpsynth.publish.card import render
-from hf_dpsynth.publish.privacy_json import from_privacy_json, to_privacy_json
+from hf_dpsynth.publish.privacy_json import to_privacy_json
+from hf_dpsynth.publish.reading import from_privacy_json
 from hf_dpsynth.publish.verify import NOT_CHECKABLE
 from hf_dpsynth.release import Release
 from tests.publish import golden
