@@ -40,6 +40,71 @@ class Rows:
     sha256: str = ""
 
 
+@dataclass(frozen=True)
+class Earlier:
+    """A release that was published before in the same repository; its loss adds to that of this one.
+
+    Args:
+        guarantee_id (`str`): its name.
+        created (`str`): its UTC date.
+        mechanism (`str`): what made it.
+        claim_status (`str`): as in its privacy.json.
+        adjacency (`str`): likewise.
+        epsilon (`float`, *optional*): None where it claims none.
+        delta (`float`, *optional*): likewise.
+        scale (`float`, *optional*): the scale of metric DP.
+        files (`tuple[tuple[str, str], ...]`): path and SHA-256 of its rows that still lie there.
+    """
+
+    guarantee_id: str
+    created: str
+    mechanism: str
+    claim_status: str
+    adjacency: str
+    epsilon: float | None
+    delta: float | None
+    scale: float | None = None
+    files: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What an attack on a release found. No proof of anything; a lower bound above the claim refutes the claim.
+
+    Args:
+        attack (`str`): what was tried.
+        metric (`str`): what was measured; `"epsilon_lower"` is a lower bound on epsilon at the claim's delta.
+        value (`float`): the figure.
+        ci (`tuple[float, float]`, *optional*): its confidence interval.
+        uses_private_data (`bool`): whether it was computed from private records.
+        accounted (`bool`): whether the guarantee accounts for that.
+    """
+
+    attack: str
+    metric: str
+    value: float
+    ci: tuple[float, float] | None = None
+    uses_private_data: bool
+    accounted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetState:
+    """The budget that a run was charged to, when the run was recorded.
+
+    Args:
+        epsilon (`float`): what all of its runs together may spend.
+        delta (`float`): at this delta.
+        spent (`float`): epsilon of everything reserved and settled by then, this run among it.
+        runs (`int`): how many runs that was.
+    """
+
+    epsilon: float
+    delta: float
+    spent: float
+    runs: int
+
+
 def software() -> dict[str, str]:
     """Return the versions of what plans, accounts and draws."""
     found = {}
@@ -66,6 +131,15 @@ class Release:
         files (`tuple[tuple[str, str], ...]`): path and SHA-256 of each data file beside the record.
         commitment (`str`, *optional*): HMAC of the private data under a key that stays with the publisher.
         versions (`dict[str, str]`): versions of the software that made the release.
+        postprocessing (`tuple[str, ...]`): what was done to the rows after the mechanism made them, in the words of
+            whoever did it.
+        added_columns (`tuple[str, ...]`): columns that came by it.
+        earlier (`tuple[Earlier, ...]`): what was published before in the same repository.
+        audits (`tuple[Audit, ...]`): what attacks found.
+        budget (`BudgetState`, *optional*): the budget across runs.
+        models (`tuple[tuple[str, str], ...]`): path and SHA-256 of each file of a model that was released with the
+            rows, in the run directory.
+        is_model (`bool`): whether `files` are those of that model, and no rows.
         sampler (`Callable[[int, int], Any]`, *optional*): makes further rows from (rows, seed), without private data.
     """
 
@@ -79,6 +153,13 @@ class Release:
     files: tuple[tuple[str, str], ...] = ()
     commitment: str | None = None
     versions: dict[str, str] = field(default_factory=software)
+    postprocessing: tuple[str, ...] = ()
+    added_columns: tuple[str, ...] = ()
+    earlier: tuple[Earlier, ...] = ()
+    audits: tuple[Audit, ...] = ()
+    budget: BudgetState | None = None
+    models: tuple[tuple[str, str], ...] = ()
+    is_model: bool = False
     sampler: Callable[[int, int], Any] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:

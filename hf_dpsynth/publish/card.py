@@ -16,14 +16,15 @@ from markupsafe import Markup
 
 from hf_dpsynth.errors import PrivacyError
 from hf_dpsynth.guarantees import digits
-from hf_dpsynth.publish import protection
+from hf_dpsynth.publish import cumulative, protection
 from hf_dpsynth.publish.privacy_json import to_privacy_json
 from hf_dpsynth.release import Release
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./*-]*( [A-Za-z0-9_./*<-]+)*")
 _YAML_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
 _FENCE = "---"
-_SPLIT = re.compile(r"data/(.+)-\d{5}-of-\d{5}\.parquet")
+_SPLIT = re.compile(r"([^/]+)/(.+)-\d{5}-of-\d{5}\.parquet")
+_DEFAULT = "data"  # the folder of the configuration that is called default
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _ADJACENCY = {
     "add_remove": "neighbouring data sets differ by one record that is there or not",
@@ -72,7 +73,8 @@ def render(facts: dict[str, Any]) -> str:
         front_matter=Markup(_front_matter(facts)),
         title=title(facts),
         sentence=sentence(facts),
-        cumulative=cumulative(facts),
+        cumulative=cumulative.sentence(facts, number),
+        budget=cumulative.budget_sentence(facts, number),
         epsilon=number(facts["parameters"]["epsilon"]),
         delta=number(facts["parameters"]["delta"]),
         metric=metric,
@@ -153,8 +155,7 @@ def front_matter(facts: dict[str, Any]) -> dict[str, Any]:
     tags = ["synthetic" if is_synthetic(facts) else "privatized"]
     if _is_dp(facts):
         tags.append("differential-privacy")
-    parts = [(_SPLIT.fullmatch(entry["path"]), entry["path"]) for entry in facts["output"]["files"]]
-    splits = [{"split": match[1], "path": path} for match, path in parts if match]
+    configs = _configs(facts)
     rows = facts["output"]["n_records"]
     parameters = facts["parameters"]
     secret = parameters["secret_protection"]
@@ -167,7 +168,7 @@ def front_matter(facts: dict[str, Any]) -> dict[str, Any]:
             if rows is None
             else {"size_categories": [next((name for limit, name in _SIZES if rows < limit), "n>1M")]}
         ),
-        **({"configs": [{"config_name": "default", "data_files": splits}]} if splits else {}),
+        **({"configs": configs} if configs else {}),
         ("differential_privacy" if secret is None else "secret_protection"): {
             "guarantee_id": facts["guarantee_id"],
             "claim_status": facts["claim_status"],
@@ -178,6 +179,25 @@ def front_matter(facts: dict[str, Any]) -> dict[str, Any]:
             "file": "privacy.json",
         },
     }
+
+
+def _configs(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return where the rows of each configuration lie, the oldest first, which is loaded when none is named."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for holder in (*facts["cumulative"]["prior_releases"], facts["output"]):
+        for path in (file["path"] for file in holder["files"]):
+            match = _SPLIT.fullmatch(path)
+            if match:
+                found.setdefault(match[1], []).append({"split": match[2], "path": path})
+    first = len(found) > 1 and _DEFAULT not in found
+    return [
+        {
+            "config_name": "default" if name == _DEFAULT else name,
+            "data_files": splits,
+            **({"default": True} if first and not at else {}),
+        }
+        for at, (name, splits) in enumerate(found.items())
+    ]
 
 
 def _front_matter(facts: dict[str, Any]) -> str:
@@ -227,18 +247,6 @@ def adjacency(facts: dict[str, Any]) -> str:
         return protection.ADJACENCY
     words = _ADJACENCY[facts["adjacency"]]
     return words.replace("record", "user") if facts["privacy_unit"]["level"] == "user" else words
-
-
-def cumulative(facts: dict[str, Any]) -> str:
-    """Return the sentence on all releases together."""
-    total = facts["cumulative"]
-    prior = len(total["prior_releases"])
-    counted = f"{prior} earlier releases and this one" if prior else "This release alone; no other was counted"
-    if facts["definition"] == protection.DEFINITION:
-        return f"{counted}. Guesses get better with every further release of the same secrets."
-    if total["epsilon"] is None:
-        return f"{counted}: no total epsilon."
-    return f"{counted}: DP epsilon = {number(total['epsilon'])} at delta = {number(total['delta'])}."
 
 
 def _load(facts: dict[str, Any]) -> Markup:

@@ -19,7 +19,7 @@ from hf_dpsynth.privacy.event_json import event_from_json
 from hf_dpsynth.privacy.ledger import Charge
 from hf_dpsynth.publish.card import render
 from hf_dpsynth.publish.privacy_json import invalid, to_privacy_json
-from hf_dpsynth.publish.reading import from_privacy_json, without_words
+from hf_dpsynth.publish.reading import after_the_run, from_privacy_json, without_words
 from hf_dpsynth.publish.readme import OURS
 from hf_dpsynth.release import Release, Rows, rows_of
 from hf_dpsynth.store import Store, file_digest, write_whole
@@ -221,7 +221,8 @@ def _whole(text: str) -> int:
 
 
 def to_record(release: Release) -> dict[str, Any]:
-    """Return release.json: what privacy.json has no place for."""
+    """Return release.json: what privacy.json has no place for, and what came after the run."""
+    facts = to_privacy_json(release)
     return {
         **release.to_json(),
         "guarantee_id": release.guarantee_id,
@@ -230,6 +231,9 @@ def to_record(release: Release) -> dict[str, Any]:
         "files": [list(entry) for entry in release.files],
         "commitment": release.commitment,
         "versions": release.versions,
+        "models": [list(entry) for entry in release.models],
+        **{name: facts[name] for name in ("postprocessing", "cumulative", "audit")},
+        "is_model": release.is_model,
     }
 
 
@@ -252,6 +256,9 @@ def from_record(data: Any) -> Release:
             files=tuple((path, digest) for path, digest in data["files"]),
             commitment=data["commitment"],
             versions=dict(data["versions"]),
+            models=tuple((path, digest) for path, digest in data["models"]),
+            is_model=data["is_model"],
+            **after_the_run(data),
         )
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ConfigError(f"this is no {RELEASE} of this version ({type(error).__name__}).") from error

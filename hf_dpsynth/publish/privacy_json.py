@@ -7,6 +7,7 @@ finer than a day.
 
 import json
 import math
+from dataclasses import asdict
 from importlib import resources
 from itertools import islice
 from typing import Any
@@ -18,7 +19,7 @@ from hf_dpsynth.models import catalog
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import extra_delta, leaves
 from hf_dpsynth.privacy.event_json import event_to_json
-from hf_dpsynth.publish import protection
+from hf_dpsynth.publish import cumulative, protection
 from hf_dpsynth.publish.accesses import access, backend, contribution, has_gradients, sampling
 from hf_dpsynth.publish.accounts import READING, short
 from hf_dpsynth.release import Release
@@ -26,6 +27,7 @@ from hf_dpsynth.release import Release
 SCHEMA_VERSION = "1.0"
 Stated = ApproxDP | MetricDP | LocalDP | SecretProtection
 ROUNDING = "every rounding goes against the claim: losses, epsilon and the noise multiplier are rounded up"
+POSTPROCESSED = "post-processing used no private data"
 REVIEWED = "the code of the mechanism, which is not part of hf_dpsynth, does what its events say"
 OS_RANDOMNESS = "the noise comes from the randomness of the operating system"
 MOST_FINDINGS = 8  # of one kind: what follows from the first ones helps nobody
@@ -37,6 +39,8 @@ _AFTER = "what follows the noise uses the released noisy values and public input
 _COPIED = ", and what comes out without noise (scope.unprotected_quantities)"
 INSECURE = "The noise was drawn from a seed that anybody can use again, so this release is not private."
 _NOT_PUBLISHED = "not published"
+ADDED = "column added after the mechanism: "
+MODEL = "a tuned model"
 _SYNTHETIC, _PRIVATIZED = "synthetic rows", "privatized rows"
 _ALWAYS = (
     "other releases from the same records: each adds its own loss",
@@ -107,7 +111,7 @@ def to_privacy_json(release: Release) -> dict[str, Any]:
         "parameters": _parameters(plan, guarantee),
         "privacy_unit": _unit(plan, guarantee),
         "adjacency": plan.adjacency.replace("-", "_"),
-        "scope": _scope(plan, guarantee),
+        "scope": _scope(plan, guarantee, is_model=release.is_model),
         "source": {
             "name": _NOT_PUBLISHED,
             "revision": None,
@@ -119,8 +123,12 @@ def to_privacy_json(release: Release) -> dict[str, Any]:
         "accounting": _accounting(release),
         "randomness": _randomness(plan),
         "public_inputs": [_public_input(kind, name) for kind, name in plan.model_ids.items()],
-        "postprocessing": [_AFTER + (_COPIED if _in_clear(plan) else "")],
-        "cumulative": {**_epsilon_delta(plan, guarantee), "prior_releases": []},
+        "postprocessing": [
+            _AFTER + (_COPIED if _in_clear(plan) else ""),
+            *release.postprocessing,
+            *(ADDED + name for name in release.added_columns),
+        ],
+        "cumulative": cumulative.stated(release, **_epsilon_delta(plan, guarantee)),
         **_results(release),
     }
 
@@ -130,11 +138,11 @@ def _results(release: Release) -> dict[str, Any]:
     plan = release.plan
     return {
         "output": {
-            "n_records": sum(rows.number for rows in release.rows) if release.rows else None,
+            "n_records": sum(rows.number for rows in release.rows) if release.rows and not release.is_model else None,
             "files": [{"path": path, "sha256": digest} for path, digest in release.files],
         },
         "evaluation": [],
-        "audit": [],
+        "audit": [asdict(audit) | {"ci": None if audit.ci is None else list(audit.ci)} for audit in release.audits],
         "limitations": [*([INSECURE] if plan.insecure_noise else []), *release.notes, *plan.warnings],
         "contact": None,
         "references": [row.source for name, row in registry.table().items() if name == plan.mechanism],
@@ -186,7 +194,7 @@ def _unit(plan: Plan, guarantee: Stated) -> dict[str, Any]:
     }
 
 
-def _scope(plan: Plan, guarantee: Stated) -> dict[str, Any]:
+def _scope(plan: Plan, guarantee: Stated, *, is_model: bool) -> dict[str, Any]:
     void = _NOTHING_HOLDS if _voided(plan, guarantee) else ()
     private, user = not isinstance(guarantee, CENTRAL), guarantee.unit == "user"
     units = (_USER, *(() if plan.adjacency == "replace-one" else (_SOME,))) if user else _RECORD
@@ -200,7 +208,10 @@ def _scope(plan: Plan, guarantee: Stated) -> dict[str, Any]:
     return {
         "data_accesses_covered": [] if void else reads,
         "not_covered": [*void, *_LOCAL.get(type(guarantee), units), *_ALWAYS, *sent],
-        "released_artifacts": [_PRIVATIZED if private else _SYNTHETIC, "noisy values in the ledger, and the plan"],
+        "released_artifacts": [
+            MODEL if is_model else _PRIVATIZED if private else _SYNTHETIC,
+            "noisy values in the ledger, and the plan",
+        ],
         "unprotected_quantities": unprotected,
         "hyperparameter_tuning": "none",
         "n_tuning_runs": None,
@@ -261,7 +272,11 @@ def _sentences(release: Release) -> tuple[str, ...]:
     """Return the assumptions of the guarantee, and of a mechanism that others wrote."""
     row = registry.table().get(release.plan.mechanism)
     foreign = row is None or row.kind == "plugin"
-    return (*release.guarantee.assumptions, *((REVIEWED + UNKNOWN,) if foreign else ()))
+    return (
+        *release.guarantee.assumptions,
+        *((REVIEWED + UNKNOWN,) if foreign else ()),
+        *((POSTPROCESSED + UNKNOWN,) if release.postprocessing else ()),
+    )
 
 
 def _assumption(sentence: str) -> dict[str, Any]:

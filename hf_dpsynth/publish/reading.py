@@ -7,19 +7,22 @@ from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import DECLARED, ApproxDP, Guarantee, LocalDP, MetricDP
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.event_json import event_from_json
-from hf_dpsynth.publish import protection
+from hf_dpsynth.publish import cumulative, protection
 from hf_dpsynth.publish.privacy_json import (
+    ADDED,
     BY_WORD,
     CENTRAL,
     CLEAR,
     DOMAIN,
     INSECURE,
+    MODEL,
     OS_RANDOMNESS,
+    POSTPROCESSED,
     REVIEWED,
     SCHEMA_VERSION,
     UNKNOWN,
 )  # fmt: skip
-from hf_dpsynth.release import Release, Rows
+from hf_dpsynth.release import Audit, BudgetState, Release, Rows
 
 
 def without_words(facts: dict[str, Any]) -> dict[str, Any]:
@@ -94,7 +97,29 @@ def _release(data: dict[str, Any]) -> Release:
         files=tuple((entry["path"], entry["sha256"]) for entry in data["output"]["files"]),
         commitment=data["source"]["commitment"],
         versions=versions | ({drawn: drawn_version} if drawn_version else {}),
+        is_model=scope["released_artifacts"][0] == MODEL,
+        **after_the_run(data),
     )
+
+
+def after_the_run(data: dict[str, Any]) -> dict[str, Any]:
+    """Read what a release was given after its rows were made, as privacy.json and release.json hold it.
+
+    Args:
+        data (`dict`): with `postprocessing`, `cumulative` and `audit`.
+    Returns:
+        `dict`: arguments of `Release`.
+    """
+    after, budget = data["postprocessing"][1:], data["cumulative"]["budget"]
+    return {
+        "postprocessing": tuple(text for text in after if not text.startswith(ADDED)),
+        "added_columns": tuple(text.removeprefix(ADDED) for text in after if text.startswith(ADDED)),
+        "earlier": tuple(cumulative.earlier(entry) for entry in data["cumulative"]["prior_releases"]),
+        "audits": tuple(
+            Audit(**entry | {"ci": None if entry["ci"] is None else tuple(entry["ci"])}) for entry in data["audit"]
+        ),
+        "budget": None if budget is None else BudgetState(**budget),
+    }
 
 
 def _guarantee(data: dict[str, Any]) -> Guarantee:
@@ -102,7 +127,7 @@ def _guarantee(data: dict[str, Any]) -> Guarantee:
     sentences = tuple(
         entry["name"] + (UNKNOWN if entry["holds"] == "unknown" else DECLARED if entry["note"] == BY_WORD else "")
         for entry in data["accounting"]["assumptions"]
-        if entry["name"] not in (OS_RANDOMNESS, REVIEWED)
+        if entry["name"] not in (OS_RANDOMNESS, POSTPROCESSED, REVIEWED)
     )
     if data["definition"] == protection.DEFINITION:
         return protection.guarantee_of(parameters[protection.DEFINITION], sentences)

@@ -17,7 +17,7 @@ from hf_dpsynth.audit.deniability import Deniability
 from hf_dpsynth.figures.drawing import MARK, Figure, Table
 from hf_dpsynth.figures.palette import DARK, LIGHT
 from hf_dpsynth.figures.signs import visible
-from hf_dpsynth.publish import card
+from hf_dpsynth.publish import card, cumulative
 from hf_dpsynth.publish.report import texts
 from hf_dpsynth.publish.report.charts import budget_table
 from hf_dpsynth.publish.report.comparisons import scores_table
@@ -117,7 +117,7 @@ def _context(facts: PublicFacts, figures: Mapping[str, Figure], deniability: Den
         "status": status,
         "title": card.title(claim),
         "sentence": card.sentence(claim),
-        "cumulative": card.cumulative(claim),
+        "cumulative": cumulative.sentence(claim, card.number),
         "adjacency": card.adjacency(claim),
         "synthetic": card.is_synthetic(claim),
         "figures": figures,

@@ -1,0 +1,156 @@
+"""What all releases of a repository cost together, by the sum of their losses.
+
+Whoever publishes again has seen what was published before, and losses that are chosen so still add up: epsilons and
+deltas are summed. A tighter account would need the parameters of all releases to be fixed before the first one.
+Source: Rogers, Roth, Ullman, Vadhan 2016, Privacy odometers and filters (basic composition).
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from hf_dpsynth.errors import PrivacyError
+from hf_dpsynth.publish import protection
+from hf_dpsynth.release import Earlier, Release
+
+_TOGETHER = {"add_remove", "zero_out"}  # the first implies the second at the same loss
+
+
+def stated(release: Release, *, epsilon: float | None, delta: float | None) -> dict[str, Any]:
+    """Return `cumulative` of privacy.json.
+
+    Args:
+        release (`Release`): with what was published before.
+        epsilon (`float`, *optional*): of this release alone; None where it claims none.
+        delta (`float`, *optional*): likewise.
+    """
+    epsilons = [epsilon, *(one.epsilon for one in release.earlier)]
+    deltas = [delta, *(one.delta for one in release.earlier)]
+    whole = None not in epsilons and None not in deltas and _sum(deltas) < 1
+    return {
+        "epsilon": _sum(epsilons) if whole else None,
+        "delta": _sum(deltas) if whole else None,
+        "prior_releases": [_entry(one) for one in release.earlier],
+        "budget": None if release.budget is None else asdict(release.budget),
+    }
+
+
+def _sum(numbers: Iterable[float | None]) -> float:
+    """Return a sum that is rounded up; a single number stays what it is."""
+    found = [float(number) for number in numbers if number is not None]
+    total = math.fsum(found)
+    return total if len(found) == 1 or not total else math.nextafter(total, math.inf)
+
+
+def _entry(one: Earlier) -> dict[str, Any]:
+    return {**asdict(one), "files": [{"path": path, "sha256": digest} for path, digest in one.files]}
+
+
+def earlier(entry: dict[str, Any]) -> Earlier:
+    """Read an entry of `prior_releases`."""
+    return Earlier(**entry | {"files": tuple((file["path"], file["sha256"]) for file in entry["files"])})
+
+
+def as_earlier(facts: dict[str, Any]) -> Earlier:
+    """Return what the facts of a release are to one that is published after it."""
+    parameters = facts["parameters"]
+    metric = parameters["metric_dp"]
+    return Earlier(
+        guarantee_id=facts["guarantee_id"],
+        created=facts["created"],
+        mechanism=facts["mechanisms"][0]["name"],
+        claim_status=facts["claim_status"],
+        adjacency=facts["adjacency"],
+        epsilon=parameters["epsilon"],
+        delta=parameters["delta"],
+        scale=None if metric is None else metric["scale"],
+        files=tuple((file["path"], file["sha256"]) for file in facts["output"]["files"]),
+    )
+
+
+def before(held: dict[str, Any], facts: dict[str, Any], replaced: Iterable[str]) -> tuple[Earlier, ...]:
+    """Return what was published before a release, oldest first, with the files of rows that stay.
+
+    Args:
+        held (`dict`): privacy.json of the repository, valid by its schema.
+        facts (`dict`): privacy.json of the release that comes.
+        replaced (`Iterable[str]`): paths of files of rows that the release takes away or replaces.
+    Raises:
+        PrivacyError: the losses of the two do not add up.
+    """
+    gone, found = set(replaced), []
+    for one in (*(earlier(entry) for entry in held["cumulative"]["prior_releases"]), as_earlier(held)):
+        if one.guarantee_id != facts["guarantee_id"]:
+            kept = tuple(file for file in one.files if file[0] not in gone)
+            found.append(Earlier(**{**vars(one), "files": kept}))
+    if found:
+        _check(held, facts)
+    return tuple(found)
+
+
+def _check(held: dict[str, Any], facts: dict[str, Any]) -> None:
+    """Raise where the losses of two releases are not of one kind."""
+    for field in ("definition", "privacy_unit", "adjacency", "parameters"):
+        first, second = _kind(held, field), _kind(facts, field)
+        if first != second and not (field == "adjacency" and {first, second} <= _TOGETHER):
+            raise PrivacyError(
+                f"the repository holds a release with {field.replace('parameters', 'metric')} {first!r}, this one has "
+                f"{second!r}: losses of different kinds do not add up to a claim. Push to another repository."
+            )
+
+
+def _kind(facts: dict[str, Any], field: str) -> Any:
+    if field == "privacy_unit":
+        return (facts[field]["description"], facts[field]["column"])
+    if field == "parameters":
+        metric = facts[field]["metric_dp"]
+        return None if metric is None else metric["metric"]
+    return facts[field]
+
+
+def adjacency(facts: dict[str, Any]) -> str:
+    """Return the relation under which the sum of all releases holds."""
+    named = {facts["adjacency"], *(entry["adjacency"] for entry in facts["cumulative"]["prior_releases"])}
+    return "zero_out" if len(named) > 1 else str(facts["adjacency"])
+
+
+def sentence(facts: dict[str, Any], digits: Any) -> str:
+    """Return the sentence on all releases together.
+
+    Args:
+        facts (`dict`): of a privacy.json.
+        digits (`Callable[[float], str]`): how numbers are written.
+    """
+    total, prior = facts["cumulative"], facts["cumulative"]["prior_releases"]
+    counted = f"{len(prior)} earlier releases and this one" if prior else "This release alone; no other was counted"
+    counted = counted.replace("1 earlier releases", "1 earlier release")
+    if facts["definition"] == protection.DEFINITION:
+        return f"{counted}. Guesses get better with every further release of the same secrets."
+    scales = [entry["scale"] for entry in prior]
+    if facts["definition"] == "metric_dp" and prior and None not in scales and total["epsilon"] is None:
+        own = facts["parameters"]["metric_dp"]["scale"]
+        if own is not None:
+            return f"{counted}: scale {digits(_sum([own, *scales]))}, if all are of the same texts."
+    if total["epsilon"] is None:
+        return f"{counted}: no total epsilon."
+    under = f" under {adjacency(facts).replace('_', '-')} adjacency" if prior else ""
+    so_far = (
+        ", if the unknown assumptions of each hold" if any("conditional" in e["claim_status"] for e in prior) else ""
+    )
+    return f"{counted}: DP epsilon = {digits(total['epsilon'])} at delta = {digits(total['delta'])}{under}{so_far}."
+
+
+def budget_sentence(facts: dict[str, Any], digits: Any) -> str:
+    """Return the sentence on the budget across runs; empty without one."""
+    held = facts["cumulative"]["budget"]
+    if held is None:
+        return ""
+    at = f" at delta = {digits(held['delta'])}" if held["delta"] else ""
+    runs = "1 run" if held["runs"] == 1 else f"{held['runs']} runs"
+    name = "scale" if facts["definition"] == "metric_dp" else "DP epsilon"
+    return (
+        f"Runs that are charged to the budget of this one stay within {name} = {digits(held['epsilon'])}{at} "
+        f"together; when this release was recorded, {runs} had reserved or spent {name} = {digits(held['spent'])}. "
+        "The file of the budget is with the publisher."
+    )
