@@ -83,7 +83,7 @@ def privatize(
     from hf_dpsynth.mechanisms.planning import check_epsilon, plan_privatization
     from hf_dpsynth.privacy.records import PrivateRecords
     from hf_dpsynth.publish.folder import record
-    from hf_dpsynth.release import Release, remember, rows_of
+    from hf_dpsynth.release import Release, budget_state, remember, rows_of
     from hf_dpsynth.run import keys, opened
 
     found: Privatizer = registry.resolve(mechanism, params, "privatize")
@@ -128,6 +128,7 @@ def privatize(
             charges=ledger.charges(),
             guarantee_id=ledger.run_id,
             rows=rows_of(made),
+            budget=budget_state(budget),
         )
         release = record(release, store)
     result = like(ds, made)
@@ -313,9 +314,10 @@ def synthesize(
             values = {name: [row[name] for row in rows] for name in features}
             processes.lead(lambda: store.write_data("train", tables.parquet_writer(features, values)))
             processes.lead(ledger.finish)
-        hand_out(store, processes, ("data", *getattr(found, "folders", ())))
+        folders = getattr(found, "folders", ())
+        hand_out(store, processes, ("data", *folders))
         made = tables.read_rows(store.data_path("train"))
-        release = processes.lead(lambda: record(_release_of(plan, ledger, made), store))
+        release = processes.lead(lambda: record(_release_of(plan, ledger, made, budget), store, folders))
         if hasattr(found, "sampler"):
             # the table, not the dataset: a release that held its dataset would keep it alive for ever
             further = partial(_further_rows, found.sampler(inputs, plan, store), plan, made.data.table)
@@ -325,9 +327,9 @@ def synthesize(
     return result
 
 
-def _release_of(plan: "Plan", ledger: "Ledger", made: Any) -> "Release":
+def _release_of(plan: "Plan", ledger: "Ledger", made: Any, budget: "PrivacyBudget | None") -> "Release":
     """Return the release of synthesized rows, with the rounds that were lost."""
-    from hf_dpsynth.release import Release, rows_of
+    from hf_dpsynth.release import Release, budget_state, rows_of
 
     notes = (f"{key} was charged and lost when a process stopped; its round was skipped." for key in ledger.lost)
     return Release(
@@ -337,6 +339,7 @@ def _release_of(plan: "Plan", ledger: "Ledger", made: Any) -> "Release":
         notes=tuple(notes),
         guarantee_id=ledger.run_id,
         rows=rows_of({"train": made}),
+        budget=budget_state(budget),
     )
 
 

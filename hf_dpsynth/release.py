@@ -18,6 +18,8 @@ from hf_dpsynth import guarantees
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import Guarantee
 from hf_dpsynth.plans import Plan
+from hf_dpsynth.privacy.accounting import round_up
+from hf_dpsynth.privacy.budget import PrivacyBudget
 from hf_dpsynth.privacy.event_json import event_to_json
 from hf_dpsynth.privacy.ledger import Charge
 
@@ -103,6 +105,17 @@ class BudgetState:
     delta: float
     spent: float
     runs: int
+
+
+def budget_state(budget: PrivacyBudget | None) -> BudgetState | None:
+    """Return what a budget holds now; None without one."""
+    if budget is None:
+        return None
+    return BudgetState(epsilon=budget.epsilon, delta=budget.delta, spent=_up(budget.spent()), runs=len(budget.runs()))
+
+
+def _up(spent: float) -> float:
+    return round_up(spent) if spent > 0 else 0.0
 
 
 def software() -> dict[str, str]:

@@ -31,10 +31,10 @@ from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.budget import PrivacyBudget
 from hf_dpsynth.privacy.keys import Key
 from hf_dpsynth.privacy.records import PrivateTexts
-from hf_dpsynth.release import Release, remember
+from hf_dpsynth.release import Release, budget_state, remember
 from hf_dpsynth.run import opened
 
-_NOTES = (
+NOTES = (
     "A stream: its rows are made when they are read, so this record has no digest of them and no file of them can be "
     "matched with it.",
     "Each reading gives the same rows as long as the source yields the same rows in the same order; a row that comes "
@@ -132,8 +132,9 @@ def release(
             plan=plan,
             guarantee=plan.guarantee,
             charges=ledger.charges(),
-            notes=_NOTES,
+            notes=NOTES,
             guarantee_id=ledger.run_id,
+            budget=budget_state(budget),
         )
     result = IterableDatasetDict(made) if isinstance(ds, IterableDatasetDict) else next(iter(made.values()))
     remember(result, found)

@@ -34,7 +34,7 @@ _ADJACENCY = {
 }
 
 
-class _Dumper(yaml.SafeDumper):
+class Dumper(yaml.SafeDumper):
     """Quotes every text that another YAML version could read as something else."""
 
 
@@ -43,7 +43,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')
 
 
-_Dumper.add_representer(str, _text)
+Dumper.add_representer(str, _text)
 
 
 def render_release(release: Release) -> str:
@@ -183,17 +183,20 @@ def front_matter(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _configs(facts: dict[str, Any]) -> list[dict[str, Any]]:
     """Return where the rows of each configuration lie, the oldest first, which is loaded when none is named."""
-    found: dict[str, list[dict[str, str]]] = {}
+    found: dict[str, dict[str, list[str]]] = {}
     for holder in (*facts["cumulative"]["prior_releases"], facts["output"]):
         for path in (file["path"] for file in holder["files"]):
             match = _SPLIT.fullmatch(path)
             if match:
-                found.setdefault(match[1], []).append({"split": match[2], "path": path})
+                found.setdefault(match[1], {}).setdefault(match[2], []).append(path)
     first = len(found) > 1 and _DEFAULT not in found
     return [
         {
             "config_name": "default" if name == _DEFAULT else name,
-            "data_files": splits,
+            # each file by its name: a file that somebody adds is not loaded with them
+            "data_files": [
+                {"split": split, "path": paths[0] if len(paths) == 1 else paths} for split, paths in splits.items()
+            ],
             **({"default": True} if first and not at else {}),
         }
         for at, (name, splits) in enumerate(found.items())
@@ -201,7 +204,7 @@ def _configs(facts: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _front_matter(facts: dict[str, Any]) -> str:
-    text: str = yaml.dump(front_matter(facts), Dumper=_Dumper, sort_keys=False, width=10**9, allow_unicode=False)
+    text: str = yaml.dump(front_matter(facts), Dumper=Dumper, sort_keys=False, width=10**9, allow_unicode=False)
     return text.replace(_FENCE, r"\x2d\x2d\x2d")
 
 

@@ -12,8 +12,10 @@ from typing import Any
 
 from hf_dpsynth.errors import PrivacyError
 from hf_dpsynth.publish import protection
+from hf_dpsynth.publish.accounts import short
 from hf_dpsynth.release import Earlier, Release
 
+LOWER_BOUND = "epsilon_lower"
 _TOGETHER = {"add_remove", "zero_out"}  # the first implies the second at the same loss
 
 
@@ -84,25 +86,29 @@ def before(held: dict[str, Any], facts: dict[str, Any], replaced: Iterable[str])
         if one.guarantee_id != facts["guarantee_id"]:
             kept = tuple(file for file in one.files if file[0] not in gone)
             found.append(Earlier(**{**vars(one), "files": kept}))
-    if found:
-        _check(held, facts)
+    for line in clashes(held, facts) if found else ():
+        raise PrivacyError(
+            f"the repository holds another release, and {line}: losses of different kinds do not add up to a claim. "
+            "Push to another repository."
+        )
     return tuple(found)
 
 
-def _check(held: dict[str, Any], facts: dict[str, Any]) -> None:
-    """Raise where the losses of two releases are not of one kind."""
+def clashes(held: dict[str, Any], facts: dict[str, Any]) -> list[str]:
+    """Return why the losses of two releases are not of one kind."""
+    found = []
     for field in ("definition", "privacy_unit", "adjacency", "parameters"):
         first, second = _kind(held, field), _kind(facts, field)
         if first != second and not (field == "adjacency" and {first, second} <= _TOGETHER):
-            raise PrivacyError(
-                f"the repository holds a release with {field.replace('parameters', 'metric')} {first!r}, this one has "
-                f"{second!r}: losses of different kinds do not add up to a claim. Push to another repository."
-            )
+            name = field.replace("parameters", "metric")
+            found.append(f"its {name} is {short(first)}, that of this one {short(second)}")
+    return found
 
 
 def _kind(facts: dict[str, Any], field: str) -> Any:
     if field == "privacy_unit":
-        return (facts[field]["description"], facts[field]["column"])
+        column = facts[field]["column"]
+        return facts[field]["description"] + ("" if column is None else f" of column {column}")
     if field == "parameters":
         metric = facts[field]["metric_dp"]
         return None if metric is None else metric["metric"]
@@ -154,3 +160,15 @@ def budget_sentence(facts: dict[str, Any], digits: Any) -> str:
         f"together; when this release was recorded, {runs} had reserved or spent {name} = {digits(held['spent'])}. "
         "The file of the budget is with the publisher."
     )
+
+
+def refuted(facts: dict[str, Any]) -> list[str]:
+    """Return which audits found more than is claimed, a sentence each, which begins with the field."""
+    claimed = facts["parameters"]["epsilon"]
+    if claimed is None:
+        return []
+    return [
+        f"audit[{at}]: {one['attack']} shows an epsilon of at least {one['value']:g}, {claimed:g} is claimed"
+        for at, one in enumerate(facts["audit"])
+        if one["metric"] == LOWER_BOUND and one["value"] > claimed
+    ]

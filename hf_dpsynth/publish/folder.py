@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.event_json import event_from_json
 from hf_dpsynth.privacy.ledger import Charge
 from hf_dpsynth.publish.card import render
-from hf_dpsynth.publish.privacy_json import invalid, to_privacy_json
+from hf_dpsynth.publish.privacy_json import base_of, invalid, is_model, to_privacy_json
 from hf_dpsynth.publish.reading import after_the_run, from_privacy_json, without_words
 from hf_dpsynth.publish.readme import OURS
 from hf_dpsynth.release import Release, Rows, rows_of
@@ -30,12 +31,10 @@ _MOST_DIGITS = 300  # a whole number that no float holds is none of ours
 _PART = re.compile(r"(.+)-\d{5}-of-\d{5}")
 
 
-def data_files(folder: Path) -> list[Path]:
-    """Return the files of rows below a folder: everything in data/, and Parquet and Arrow files anywhere."""
+def data_files(folder: Path, endings: tuple[str, ...] = (".parquet", ".arrow")) -> list[Path]:
+    """Return the files of rows below a folder: everything in data/, and files of some endings anywhere."""
     found = [path for path in folder.rglob("*") if path.is_file() or path.is_symlink()]
-    return sorted(
-        path for path in found if path.suffix in (".parquet", ".arrow") or path.relative_to(folder).parts[0] == "data"
-    )
+    return sorted(path for path in found if path.suffix in endings or path.relative_to(folder).parts[0] == "data")
 
 
 def save(release: Release, folder: str | os.PathLike[str]) -> None:
@@ -56,17 +55,18 @@ def save(release: Release, folder: str | os.PathLike[str]) -> None:
     rows = _matching(release, place, paths) if paths else release.rows
     try:
         place.mkdir(parents=True, exist_ok=True)
-        _write(replace(release, rows=rows, files=_digests(place, paths)), place)
+        write_record(replace(release, rows=rows, files=_digests(place, paths)), place)
     except OSError as error:
         raise ConfigError(f"{place} cannot be written ({error.strerror}). Pass another folder.") from error
 
 
-def record(release: Release, store: Store) -> Release:
+def record(release: Release, store: Store, folders: Sequence[str] = ()) -> Release:
     """Write the record of a run into its directory, once; a later opening changes nothing.
 
     Args:
         release (`Release`): the record.
         store (`Store`): the run directory, with the rows in it; one that is not kept gets no record.
+        folders (`Sequence[str]`): folders of it with a model that was released with the rows.
     Returns:
         `Release`: with the digests of its files, and with the software that made it.
     Raises:
@@ -77,24 +77,33 @@ def record(release: Release, store: Store) -> Release:
     folder = store.folder
     # only the files that this run wrote: an unkeyed digest of any other could tell what is in it
     written = [path for path in sorted(store.data_path(rows.split) for rows in release.rows) if path.is_file()]
-    release = replace(release, files=_digests(folder, written))
+    models = [folder / name for name in store.files_in(folders) if Path(name).name != CARD]
+    release = replace(release, files=_digests(folder, written), models=_digests(folder, models))
     held = _held(folder)
     if held is not None and held.guarantee_id == release.guarantee_id:
-        if held.rows != release.rows:
-            raise PrivacyError(f"the rows in {folder} are not those that were released. Put them back, or pass out=.")
+        for kind in ("rows", "models"):
+            if getattr(held, kind) != getattr(release, kind):
+                raise PrivacyError(
+                    f"the {kind} in {folder} are not those that were released. Put them back, or pass out=."
+                )
+        # what came after the run stands in the record alone
+        release = replace(release, versions=held.versions, audits=held.audits, budget=held.budget)
         if held.files == release.files and (folder / PRIVACY).exists() and (folder / CARD).exists():
-            return replace(release, versions=held.versions)
-    _write(release, folder)
+            return release
+    write_record(release, folder)
     return release
 
 
-def load_privacy(path: str | os.PathLike[str], *, revision: str | None = None) -> Release:
+def load_privacy(
+    path: str | os.PathLike[str], *, revision: str | None = None, repo_type: str | None = None
+) -> Release:
     """Read the release that lies in a folder or a repository: guarantee, statement, plan and charges.
 
     Args:
-        path (`str` or path): a run directory, a folder that `.privacy.save` wrote into, or the id of a dataset
-            repository on the Hub, which is downloaded, and whose files must have their digests.
+        path (`str` or path): a run directory, a folder that `.privacy.save` wrote into, or the id of a repository on
+            the Hub, which is downloaded, and whose files must have their digests.
         revision (`str`, *optional*): a branch, tag or commit of the repository.
+        repo_type (`str`, *optional*): `"dataset"` or `"model"`; the first of them that there is when missing.
     Returns:
         `Release`: without charges, and with the published part of the plan, where only privacy.json is there. Call
             `verify` to check it.
@@ -116,9 +125,9 @@ def load_privacy(path: str | os.PathLike[str], *, revision: str | None = None) -
 
     if not is_repository(path):
         return _loaded(existing(path))
-    with downloaded(str(path), revision) as folder:
+    with downloaded(str(path), revision, repo_type) as folder:
         release = _loaded(folder)
-        for name, digest in release.files:
+        for name, digest in (*release.files, *(file for one in release.earlier for file in one.files)):
             found = folder / name
             if not found.is_file() or found.is_symlink() or file_digest(found) != digest:
                 raise PrivacyError(
@@ -272,16 +281,28 @@ def _held(folder: Path) -> Release | None:
         return None
 
 
-def _write(release: Release, folder: Path) -> None:
-    """Write the card first and the claim last: a claim that stands has its card. Equal files are left alone."""
+def write_record(release: Release, folder: Path) -> None:
+    """Write card, claim and record as they are: the files that the release lists are not looked at.
+
+    The card is written first and the claim last: a claim that stands has its card. Equal files are left alone.
+    """
     facts = to_privacy_json(release)
     claim = _bytes(facts)
     files = {RELEASE: _bytes(to_record(release)), PRIVACY: claim}
     if not ((folder / CARD).exists() and _same(folder / PRIVACY, claim)):
-        files = {CARD: render(facts).encode("utf-8"), **files}
+        files = {CARD: rendered(facts).encode("utf-8"), **files}
     for name, data in files.items():
         if not _same(folder / name, data):
             write_whole(folder / name, data)
+
+
+def rendered(facts: dict[str, Any]) -> str:
+    """Return the card of a release of rows or of a model."""
+    if not is_model(facts):
+        return render(facts)
+    from hf_dpsynth.publish.model_card import render_model
+
+    return render_model(facts, base=base_of(facts))
 
 
 def _same(path: Path, data: bytes) -> bool:
@@ -333,10 +354,15 @@ def rows_in(path: str | os.PathLike[str]) -> Any:
     """
     from datasets import DatasetDict
 
-    splits, _ = _splits(existing(path))
+    splits = splits_in(existing(path))
     if not splits:
         raise ConfigError(f"{os.fspath(path)!r} holds no rows. Pass a run directory.")
     return DatasetDict(splits)
+
+
+def splits_in(folder: Path) -> dict[str, Any]:
+    """Return the rows that lie in a folder by split."""
+    return _splits(folder)[0]
 
 
 def _splits(folder: Path) -> tuple[dict[str, Any], set[Path]]:

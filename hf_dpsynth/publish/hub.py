@@ -1,36 +1,45 @@
 """Publishing on the Hub and reading it back: rows, card and claim land in one commit, or nothing does.
 
-A repository of rows is written by a single commit upon the revision that was looked at, so at no moment does it show
-rows without their guarantee. Whatever else lies there stays; rows that no guarantee of ours covers are refused.
+A repository is written by a single commit upon the revision that was looked at, so at no moment does it show rows or a
+model without their guarantee. Whatever else lies there stays; rows that no guarantee of ours covers are refused.
 """
 
-import math
+import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hf_dpsynth.errors import ConfigError, HubError, PrivacyError
+from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.logging import get_logger
-from hf_dpsynth.publish.folder import CARD, LARGEST_CLAIM, PRIVACY, read_json, save
-from hf_dpsynth.publish.readme import with_kept_text
+from hf_dpsynth.publish import cumulative, tuned
+from hf_dpsynth.publish.folder import PRIVACY, read_json, save, splits_in, write_record
+from hf_dpsynth.publish.privacy_json import to_privacy_json
+from hf_dpsynth.publish.recipe_text import RECIPE, SCRIPT, SCRIPT_TEXT, recipe_text
+from hf_dpsynth.publish.repository import EARLIER, Repository, told
+from hf_dpsynth.publish.shards import limit_of, write_rows
 from hf_dpsynth.release import Release, release_of, rows_of
 from hf_dpsynth.splits import splits_of
 
 SHARD = "500MB"
-_ROWS = (".parquet", ".arrow", ".csv", ".tsv", ".jsonl", ".txt", ".zip", ".gz", ".zst", ".tar")
+OF_A_STREAM = "The rows were read from a stream once, when they were published."
+_DEFAULT, _DATA = "default", "data"
 _OWNER_AND_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_KIND = "dataset"
+_CONFIG = re.compile(r"\w[\w.-]*")
+_TAKEN = ("data", "figures", "adapter", EARLIER)
 logger = get_logger(__name__)
 
 
 def push_to_hub(
     dataset: Any,
     repo_id: str,
+    config_name: str = _DEFAULT,
     *,
     release: Release | None = None,
+    postprocessing: str | Sequence[str] | None = None,
     private: bool = True,
     token: str | None = None,
     revision: str | None = None,
@@ -38,14 +47,24 @@ def push_to_hub(
     commit_message: str | None = None,
     max_shard_size: int | str = SHARD,
 ) -> Any:
-    """Publish rows with their card and privacy.json, in one commit.
+    """Publish rows, or a tuned model, with their card and privacy.json, in one commit.
+
+    A repository that holds another release keeps its claim in `releases/`, and the losses of both are summed on the
+    card, also where its rows are replaced. The recipe of the release and a script that runs it lie beside the rows.
 
     Args:
-        dataset (`Dataset` or `DatasetDict`): what `privatize` or `synthesize` returned, or the same rows loaded again.
-        repo_id (`str`): `"owner/name"` of a dataset repository; it is made when missing. A README.md that lies there
-            keeps its text below the card.
+        dataset (`Dataset`, `DatasetDict`, `IterableDataset`, `IterableDatasetDict` or path): what `privatize` or
+            `synthesize` returned, or the same rows loaded again; a stream is read once. A path is the folder of a
+            model that was tuned, as `RUN/adapter`, which becomes a model repository.
+        repo_id (`str`): `"owner/name"`; it is made when missing. A README.md that lies there keeps its text below the
+            card.
+        config_name (`str`, defaults to `"default"`): the configuration of the rows, those of which are replaced;
+            others stay.
         release (`Release`, *optional*): the release of these rows, `load_privacy(folder)`; `dataset.privacy` when
             missing.
+        postprocessing (`str` or `Sequence[str]`, *optional*): what was done to the rows since, where they are not
+            those that the release made: filtered, mapped, relabelled. The claim is then conditional on this having
+            used no private data. A column that the release did not make must be named in it.
         private (`bool`, defaults to `True`): whether a repository that is made stays private. One that exists stays
             as visible as it is.
         token (`str`, *optional*): a token with write access; that of `hf auth login` when missing.
@@ -57,41 +76,59 @@ def push_to_hub(
         `huggingface_hub.CommitInfo`: of the commit.
     Raises:
         ConfigError: the rows have no release or are not those that it made, or an argument is wrong; nothing was sent.
-        PrivacyError: the noise came from a seed, or the repository holds other rows or another claim.
+        PrivacyError: the noise came from a seed, an audit refutes the claim, or the repository holds rows without a
+            guarantee, or a release whose loss does not add to this one.
         HubError: the Hub refused or was out of reach; nothing was published, and another call goes on.
     """
-    found = _release(dataset, release)
     _check_id(repo_id)
+    model = isinstance(dataset, (str, os.PathLike))
     with tempfile.TemporaryDirectory(prefix="hf_dpsynth-push-") as place:
-        folder = Path(place) / "new"
-        _write_rows(splits_of(dataset), folder / "data", max_shard_size)
-        save(found, folder)
-        message = commit_message or f"Rows of {found.plan.mechanism}, their card and their guarantee"
-        with _told(repo_id, "published"):
-            repository = _Repository(repo_id, token, revision, create_pr=create_pr)
+        folder, old = Path(place) / "new", Path(place) / "old"
+        if model:
+            if config_name != _DEFAULT or postprocessing is not None:
+                raise ConfigError("config_name= and postprocessing= are for rows; leave them out for a model.")
+            found, part = tuned.staged(Path(dataset), release, folder), ""
+        else:
+            part = _folder_of(config_name)
+            found = _staged(dataset, release, _notes(postprocessing), folder, part, limit_of(max_shard_size))
+        check_fit(found)
+        (folder / RECIPE).write_text(recipe_text(found.plan), encoding="utf-8")
+        (folder / SCRIPT).write_text(SCRIPT_TEXT, encoding="utf-8")
+        what = "A model" if model else "Rows"
+        message = commit_message or f"{what} of {found.plan.mechanism}, the card and the guarantee"
+        with told(repo_id, "published"):
+            repository = Repository(repo_id, "model" if model else "dataset", token, revision, create_pr=create_pr)
             fresh = repository.make()
-            commit = repository.commit(folder, Path(place) / "old", message)
+            repository.look(old)
+            stale = _add_earlier(repository, found, folder, old, part)
+            commit = repository.commit(folder, old, stale, message)
             if fresh and not private:
-                repository.api.update_repo_settings(repo_id, private=False, repo_type=_KIND)
+                repository.show()
     logger.info("published %s", commit.commit_url)
     return commit
 
 
 @contextmanager
-def downloaded(repo_id: str, revision: str | None = None) -> Iterator[Path]:
-    """Download a repository of rows into a folder that is gone afterwards.
+def downloaded(repo_id: str, revision: str | None = None, repo_type: str | None = None) -> Iterator[Path]:
+    """Download a repository into a folder that is gone afterwards.
 
     Args:
         repo_id (`str`): `"owner/name"`.
         revision (`str`, *optional*): a branch, tag or commit.
+        repo_type (`str`, *optional*): `"dataset"` or `"model"`; the first of them that there is when missing.
     Raises:
         HubError: there is no such repository for this token, or the Hub is out of reach.
     """
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import HfApi, snapshot_download
 
+    if repo_type not in (None, "dataset", "model"):
+        raise ConfigError(f"repo_type is {repo_type!r}; it is 'dataset' or 'model'.")
     with tempfile.TemporaryDirectory(prefix="hf_dpsynth-pull-") as place:
-        with _told(repo_id, "read"):
-            snapshot_download(repo_id, repo_type=_KIND, revision=revision, local_dir=place)
+        with told(repo_id, "read"):
+            if repo_type is None:
+                is_model = not HfApi().repo_exists(repo_id, repo_type="dataset") and HfApi().repo_exists(repo_id)
+                repo_type = "model" if is_model else "dataset"
+            snapshot_download(repo_id, repo_type=repo_type, revision=revision, local_dir=place)
         yield Path(place)
 
 
@@ -100,32 +137,108 @@ def is_repository(path: Any) -> bool:
     return isinstance(path, str) and not Path(path).exists() and bool(_OWNER_AND_NAME.fullmatch(path))
 
 
-def _release(dataset: Any, release: Release | None) -> Release:
-    """Return the release of these very rows.
+def check_fit(release: Release) -> None:
+    """Refuse what must not be published.
 
     Raises:
-        ConfigError: there is none, or it made other rows.
-        PrivacyError: its noise came from a seed.
+        PrivacyError: the noise came from a seed, or an audit refutes the claim.
+    """
+    if release.plan.insecure_noise:
+        raise PrivacyError(
+            "the noise of this release came from insecure_noise_seed=: it is for tests, not to publish."
+        )
+    for line in cumulative.refuted(to_privacy_json(release)):
+        raise PrivacyError(f"{line}: the claim does not hold. Find out why before anything of it is published.")
+
+
+def _staged(
+    dataset: Any, release: Release | None, notes: tuple[str, ...], folder: Path, part: str, limit: int
+) -> Release:
+    """Write rows and their record into a folder, and return the release of these very rows.
+
+    Raises:
+        ConfigError: there is no release, or it made other rows and no note says what was done to them.
     """
     found = release_of(dataset) if release is None else release
     if found is None:
         raise ConfigError(
             "this dataset has no release, so there is no guarantee to publish with it. Push what privatize or "
-            "synthesize returned, unchanged; of rows that were saved, pass release=hf_dpsynth.load_privacy(folder)."
+            "synthesize returned, unchanged; of rows that were saved, pass release=hf_dpsynth.load_privacy(folder); "
+            "of rows that were changed, pass the release and postprocessing='what was done'."
         )
-    if found.plan.insecure_noise:
-        raise PrivacyError(
-            "the noise of this release came from insecure_noise_seed=: it is for tests, not to publish."
-        )
-    known = {rows.sha256 for rows in found.rows if rows.sha256}
-    if not known:
+    check_fit(found)
+    splits = splits_of(dataset, streams=True)
+    stream = any(not hasattr(rows, "__len__") for rows in splits.values())
+    if stream and release_of(dataset) is not found and not notes:
+        raise ConfigError("a stream is pushed with its own release: push what privatize returned, unchanged.")
+    rows = () if stream else rows_of(splits)
+    known = {one.sha256 for one in found.rows if one.sha256}
+    if not stream and not known and not notes:
         raise ConfigError(
             "this release has no digests of its rows, as that of a stream: nobody could tell that these are the rows. "
-            "Privatize a Dataset, or save the run in a directory."
+            "Push the stream itself, privatize a Dataset, or pass postprocessing='read from the stream'."
         )
-    if any(rows.sha256 not in known for rows in rows_of(splits_of(dataset))):
-        raise ConfigError("these are not the rows that the release made. Push the dataset that has it, unchanged.")
+    changed = not stream and any(one.sha256 not in known for one in rows)
+    if changed and not notes:
+        raise ConfigError(
+            "these are not the rows that the release made. Push the dataset that has it, unchanged, or say what was "
+            "done to them since: postprocessing='rows of more than 50 words left out'."
+        )
+    write_rows(splits, folder / part, limit)
+    if notes:
+        added = _added(found, splits, notes)
+        found = replace(
+            found, postprocessing=(*found.postprocessing, *notes), added_columns=(*found.added_columns, *added)
+        )
+    if stream or changed:
+        from hf_dpsynth.streams import NOTES
+
+        kept = tuple(note for note in found.notes if note not in (*NOTES, OF_A_STREAM))
+        found = replace(
+            found,
+            rows=rows_of(splits_in(folder)),
+            notes=(*kept, OF_A_STREAM) if stream else kept,
+            sampler=None,
+        )
+    save(found, folder)
     return found
+
+
+def _notes(postprocessing: Any) -> tuple[str, ...]:
+    notes = (postprocessing,) if isinstance(postprocessing, str) else tuple(postprocessing or ())
+    if not all(isinstance(note, str) and note.strip() for note in notes):
+        raise ConfigError("postprocessing= must say in words what was done to the rows, in one text or several.")
+    return notes
+
+
+def _added(release: Release, splits: dict[str, Any], notes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns that the release did not make, each of which a note names.
+
+    Raises:
+        ConfigError: one is not named: it may be a column of the private data.
+    """
+    plan = release.plan
+    made = {plan.text_column, *plan.label_columns, *plan.kept_columns, *release.added_columns}
+    names = dict.fromkeys(name for rows in splits.values() for name in (rows.column_names or ()))
+    added = tuple(name for name in names if name not in made)
+    words = " ".join(notes)
+    silent = [name for name in added if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
+    if silent:
+        raise ConfigError(
+            f"the release did not make the column {silent[0]!r}; its columns are {', '.join(sorted(made))}. Drop it, "
+            "above all if it comes from the private data, or name it in postprocessing=: 'length: words of the text'."
+        )
+    return added
+
+
+def _folder_of(config_name: Any) -> str:
+    if config_name == _DEFAULT:
+        return _DATA
+    if not isinstance(config_name, str) or not _CONFIG.fullmatch(config_name) or config_name in _TAKEN:
+        raise ConfigError(
+            f"config_name is {config_name!r}; it is letters, digits, '_', '-' and '.', none of {', '.join(_TAKEN)}."
+        )
+    return config_name
 
 
 def _check_id(repo_id: Any) -> None:
@@ -138,133 +251,26 @@ def _check_id(repo_id: Any) -> None:
         raise ConfigError(f"repo_id is {repo_id!r}; it must be 'owner/name' ({error}).") from None
 
 
-def _write_rows(splits: dict[str, Any], folder: Path, most: int | str) -> None:
-    """Write the files of rows, `split-00000-of-00001.parquet`."""
-    from datasets.utils.py_utils import convert_file_size_to_int
-
-    try:
-        limit = convert_file_size_to_int(most)
-    except ValueError:
-        limit = 0
-    if not limit > 0:
-        raise ConfigError(f"max_shard_size is {most!r}; it is a number of bytes, or text such as '500MB'.")
-    folder.mkdir(parents=True)
-    for split, rows in splits.items():
-        size = rows.data.nbytes * len(rows) / max(1, rows.data.num_rows)
-        number = max(1, min(len(rows), math.ceil(size / limit)))
-        for at in range(number):
-            part = rows.shard(number, at, contiguous=True)
-            part.to_parquet(str(folder / f"{split}-{at:05d}-of-{number:05d}.parquet"))
-
-
-class _Repository:
-    """A dataset repository, as it was when it was looked at."""
-
-    def __init__(self, repo_id: str, token: str | None, revision: str | None, *, create_pr: bool) -> None:
-        from huggingface_hub import HfApi
-
-        self.api, self.id, self.revision, self.create_pr = HfApi(token=token), repo_id, revision, create_pr
-
-    def make(self) -> bool:
-        """Make the repository, private, and the branch; return whether it is new."""
-        from huggingface_hub.errors import RevisionNotFoundError
-
-        fresh = not self.api.repo_exists(self.id, repo_type=_KIND)
-        if fresh:
-            self.api.create_repo(self.id, repo_type=_KIND, private=True, exist_ok=True)
-        if self.revision is not None:
-            try:
-                self.api.dataset_info(self.id, revision=self.revision)
-            except RevisionNotFoundError:
-                self.api.create_branch(self.id, branch=self.revision, repo_type=_KIND, exist_ok=True)
-        return fresh
-
-    def commit(self, folder: Path, old: Path, message: str) -> Any:
-        """Commit a folder upon the revision that is there, less the rows that it replaces.
-
-        Raises:
-            PrivacyError: rows or a claim are there that are not replaced.
-        """
-        from huggingface_hub import CommitOperationAdd, CommitOperationDelete
-
-        info = self.api.dataset_info(self.id, revision=self.revision)
-        names = {file.rfilename for file in info.siblings or ()}
-        files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-        for name in names & {CARD, PRIVACY}:
-            self.api.hf_hub_download(self.id, name, repo_type=_KIND, revision=info.sha, local_dir=old)
-        stale = _replaced(self.id, names, old / PRIVACY, read_json(folder / PRIVACY)) - set(files)
-        if CARD in names:
-            kept = with_kept_text((folder / CARD).read_text("utf-8"), (old / CARD).read_text("utf-8", "replace"))
-            (folder / CARD).write_text(kept, encoding="utf-8")
-        operations: list[Any] = [CommitOperationAdd(name, path) for name, path in sorted(files.items())]
-        operations += [CommitOperationDelete(name) for name in sorted(stale)]
-        return self.api.create_commit(
-            self.id,
-            operations,
-            commit_message=message,
-            repo_type=_KIND,
-            revision=self.revision,
-            create_pr=self.create_pr,
-            parent_commit=info.sha,
-        )
-
-
-def _replaced(repo_id: str, names: set[str], claim: Path, facts: dict[str, Any]) -> set[str]:
-    """Return the files of rows that a release of before lists, which this one replaces.
+def _add_earlier(repository: Repository, found: Release, folder: Path, old: Path, part: str) -> set[str]:
+    """Write into the record what was published there before, and return the files that go.
 
     Raises:
-        PrivacyError: it is another release, or other rows lie there.
+        PrivacyError: the losses do not add up.
     """
-    listed: set[str] = set()
-    if claim.exists():
-        try:
-            held = read_json(claim, LARGEST_CLAIM)
-            listed, other = {str(entry["path"]) for entry in held["output"]["files"]}, held["guarantee_id"]
-        except (ConfigError, KeyError, TypeError) as error:
-            raise PrivacyError(f"{PRIVACY} of {repo_id} cannot be read. Push to another repository.") from error
-        if other != facts["guarantee_id"]:
-            raise PrivacyError(
-                f"{repo_id} holds another release: two releases of the same records add up, and this claim would "
-                "stand in the place of that one. Push to another repository."
-            )
-    rows = {name for name in names if name.startswith("data/") or Path(name).suffix.lower() in _ROWS}
-    if rows - listed:
-        raise PrivacyError(
-            f"{repo_id} holds {len(rows - listed)} files of rows that this guarantee does not cover. Delete them, or "
-            "push to another repository."
-        )
-    return listed & names
+    stale = repository.replaced(part, found.guarantee_id)
+    held = repository.held
+    if held is None:
+        return stale
+    facts = read_json(folder / PRIVACY)
+    before = cumulative.before(held, facts, stale)
+    if before:
+        write_record(replace(found, earlier=before, files=_files(facts)), folder)
+        if held["guarantee_id"] != found.guarantee_id:
+            (folder / EARLIER).mkdir()
+            (folder / EARLIER / f"{held['guarantee_id']}.json").write_bytes((old / PRIVACY).read_bytes())
+    names = {f"{EARLIER}/{one.guarantee_id}.json" for one in before}
+    return stale | {name for name in repository.names if name.startswith(f"{EARLIER}/") and name not in names}
 
 
-@contextmanager
-def _told(repo_id: str, done: str) -> Iterator[None]:
-    """Raise what the Hub refuses in one line that names the way out and no token."""
-    from huggingface_hub import errors
-    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
-
-    try:
-        yield
-    except errors.OfflineModeIsEnabled:
-        raise HubError(f"{repo_id} was not {done}: HF_HUB_OFFLINE is set. Unset it.") from None
-    except errors.LocalTokenNotFoundError:
-        raise HubError(f"{repo_id} was not {done}: there is no token. Pass token=, or run hf auth login.") from None
-    except errors.HfHubHTTPError as error:
-        status = error.response.status_code
-        why = _WHY.get(status, _LATER.format(what=f"the Hub answered with HTTP {status}"))
-        raise HubError(f"{repo_id} was not {done}: {why}") from None
-    except (HTTPError, errors.LocalEntryNotFoundError, RuntimeError) as error:  # the last of an upload
-        raise HubError(f"{repo_id} was not {done}: {_LATER.format(what=_name(error))}") from None
-
-
-def _name(error: BaseException) -> str:
-    return f"the connection failed ({type(error.__cause__ or error).__name__})"
-
-
-_LATER = "{what}. Call again later; a call that is repeated goes on."
-_WHY = {
-    401: "the Hub knows no such token or no such repository for it (401). Pass token=, or run hf auth login.",
-    403: "the token has no write access there (403). Use one that has.",
-    404: "there is no such repository or revision for this token (404). Check the id, the revision and the token.",
-    409: "the Hub says that it conflicts with what is there (409). Call again.",
-    412: "somebody else committed in the meantime (412). Look at it, and call again.",
-}
+def _files(facts: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((file["path"], file["sha256"]) for file in facts["output"]["files"])

@@ -22,12 +22,13 @@ from hf_dpsynth.publish.accounts import READING, short
 _LABELS: tuple[tuple[tuple[str, ...], ...], ...] = (((),), (("one",), ("other",)))  # shares declared, or bought
 
 
-def check(plan: Plan, files: Iterable[Path]) -> list[str]:
+def check(plan: Plan, files: Iterable[Path], added: Iterable[str] = ()) -> list[str]:
     """Return what the facts lack of what their mechanism implies; empty for a mechanism that others wrote.
 
     Args:
         plan (`Plan`): what privacy.json alone says of the plan, checked by nobody.
         files (`Iterable[Path]`): the files of rows that it lists, and that are there.
+        added (`Iterable[str]`): columns that came by post-processing.
     Returns:
         `list[str]`: a sentence for each fault, which begins with the field.
     """
@@ -44,7 +45,7 @@ def check(plan: Plan, files: Iterable[Path]) -> list[str]:
         found += _privatized(mechanism, plan) if entry.kind == "privatize" else _synthesized(mechanism, plan)
     except READING as error:
         return [f"mechanisms[0].params: {short(error)}"]
-    return [*found, *_columns(plan, files)]
+    return [*found, *_columns(plan, files, added)]
 
 
 def _privatized(mechanism: Any, plan: Plan) -> list[str]:
@@ -111,9 +112,9 @@ def _missing(implied: Iterable[str], held: Iterable[str]) -> list[str]:
     return [f"accounting.assumptions: without {short(text)!r}" for text in implied if text not in held]
 
 
-def _columns(plan: Plan, files: Iterable[Path]) -> list[str]:
+def _columns(plan: Plan, files: Iterable[Path], added: Iterable[str]) -> list[str]:
     """Compare the columns of the rows with the named ones: only the text stands there without being named."""
-    named = {*plan.label_columns, *plan.kept_columns}
+    named = {*plan.label_columns, *plan.kept_columns, *added}
     for path in files:
         unnamed = [name for name in _names(path) if name not in named]
         if len(unnamed) > 1:

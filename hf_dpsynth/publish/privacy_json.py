@@ -7,6 +7,7 @@ finer than a day.
 
 import json
 import math
+import re
 from dataclasses import asdict
 from importlib import resources
 from itertools import islice
@@ -72,6 +73,7 @@ CENTRAL = (ApproxDP, SecretProtection)
 _DEFINITIONS: dict[type[Guarantee], str] = {
     ApproxDP: "approximate_dp", MetricDP: "metric_dp", LocalDP: "local_dp", SecretProtection: protection.DEFINITION
 }  # fmt: skip
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w-]*(\.[\w-]+)*/[A-Za-z0-9][\w-]*(\.[\w-]+)*", re.ASCII)
 _NOTHING_HOLDS = ("everything: nothing here protects the records",)
 
 
@@ -131,6 +133,19 @@ def to_privacy_json(release: Release) -> dict[str, Any]:
         "cumulative": cumulative.stated(release, **_epsilon_delta(plan, guarantee)),
         **_results(release),
     }
+
+
+def is_model(facts: dict[str, Any]) -> bool:
+    """Return whether the facts are those of a tuned model, and not of rows."""
+    return bool(facts["scope"]["released_artifacts"][0] == MODEL)
+
+
+def base_of(facts: dict[str, Any]) -> str | None:
+    """Return the repository of the model that was tuned; None where it is not known to be one."""
+    sources = {asset.name: asset.source.removeprefix("https://huggingface.co/") for asset in catalog.models()}
+    names = [entry["id"] for entry in facts["public_inputs"] if entry["kind"] == "generator"]
+    found = (sources.get(name, name) for name in names)
+    return next((name for name in found if _REPOSITORY.fullmatch(name)), None)
 
 
 def _results(release: Release) -> dict[str, Any]:

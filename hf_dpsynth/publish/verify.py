@@ -23,9 +23,9 @@ from hf_dpsynth.errors import HfDpsynthError
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import leaves
 from hf_dpsynth.privacy.event_json import event_from_json
-from hf_dpsynth.publish import accounts, mechanism
+from hf_dpsynth.publish import accounts, beside, cumulative, mechanism
 from hf_dpsynth.publish.accounts import READING, short
-from hf_dpsynth.publish.card import claims, front_matter, render
+from hf_dpsynth.publish.card import claims, front_matter
 from hf_dpsynth.publish.folder import (
     CARD,
     LARGEST_BYTES,
@@ -36,12 +36,14 @@ from hf_dpsynth.publish.folder import (
     existing,
     from_record,
     read_json,
+    rendered,
     shards_of,
 )
 from hf_dpsynth.publish.hub import downloaded, is_repository
-from hf_dpsynth.publish.privacy_json import MOST_FINDINGS, invalid, to_privacy_json
+from hf_dpsynth.publish.privacy_json import MOST_FINDINGS, base_of, invalid, is_model, to_privacy_json
 from hf_dpsynth.publish.reading import from_privacy_json, without_words
 from hf_dpsynth.publish.readme import FIELDS, parts, with_kept_text, without_kept_text
+from hf_dpsynth.publish.repository import WEIGHTS
 from hf_dpsynth.release import Release, software
 from hf_dpsynth.store import file_digest
 
@@ -55,6 +57,7 @@ NOT_CHECKABLE = (
 )
 REPORT, PICTURES = "report.html", "report"  # what publish.report writes into a run directory
 _SHOWN = f"what {REPORT} and {PICTURES}/ show: they are not compared with {PRIVACY}"
+_BUDGET = "the budget across runs: its file is with the publisher"
 _LONGEST_FRONT = 1_000_000
 _LONGEST_VALUE = 500_000_000  # in ledger.db: the votes of a large run
 _TABLES = """
@@ -88,13 +91,14 @@ class Verification:
     not_checkable: tuple[str, ...]
 
 
-def verify(path: str | os.PathLike[str], *, revision: str | None = None) -> Verification:
+def verify(path: str | os.PathLike[str], *, revision: str | None = None, repo_type: str | None = None) -> Verification:
     """Check a folder's privacy.json against its schema, its own events, its card, its rows and its ledger.
 
     Args:
-        path (`str` or path): a run directory, a folder that `.privacy.save` wrote into, or the id of a dataset
-            repository on the Hub, which is downloaded.
+        path (`str` or path): a run directory, a folder that `.privacy.save` wrote into, or the id of a repository on
+            the Hub, which is downloaded.
         revision (`str`, *optional*): a branch, tag or commit of the repository.
+        repo_type (`str`, *optional*): `"dataset"` or `"model"`; the first of them that there is when missing.
     Returns:
         `Verification`: what was found; broken files are findings.
     Raises:
@@ -111,7 +115,7 @@ def verify(path: str | os.PathLike[str], *, revision: str | None = None) -> Veri
         True
     """
     if is_repository(path):
-        with downloaded(str(path), revision) as place:
+        with downloaded(str(path), revision, repo_type) as place:
             return _verified(place)
     return _verified(existing(path))
 
@@ -141,11 +145,14 @@ def _verified(folder: Path) -> Verification:
 def _files(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
     """Return what is wrong with the files of rows, and what cannot be seen."""
     try:
-        listed = {str(entry["path"]): entry["sha256"] for entry in facts["output"]["files"]}
-        number = facts["output"]["n_records"]
+        own = {str(entry["path"]): entry["sha256"] for entry in facts["output"]["files"]}
+        earlier = [entry for held in facts["cumulative"]["prior_releases"] for entry in held["files"]]
+        listed = {str(entry["path"]): entry["sha256"] for entry in earlier} | own
+        number, model = facts["output"]["n_records"], is_model(facts)
     except READING:
         return ["output.files: cannot be read"], []
-    found = [f"{short(name)}: not listed in output.files" for name in _present(folder) if name not in listed]
+    present = _present(folder, (".parquet", ".arrow", *WEIGHTS) if model else (".parquet", ".arrow"))
+    found = [f"{short(name)}: not listed in output.files" for name in present if name not in listed]
     found += _states(folder, listed)
     rows: Counter[str] = Counter()
     for name, digest in listed.items():
@@ -157,8 +164,8 @@ def _files(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
         elif file_digest(path) != digest:
             found.append(f"{short(name)}: sha256 differs")
         else:
-            rows[path.suffix] += _rows_in(path)
-    if not found and any(count != number for count in rows.values()):
+            rows[path.suffix] += _rows_in(path) if name in own and not model else 0
+    if not found and not model and any(count != number for count in rows.values()):
         found.append(f"output.n_records: {short(number)}, the files hold {', '.join(map(str, rows.values()))} rows")
     return found, [] if listed else ["the rows: output.files lists none"]
 
@@ -177,8 +184,8 @@ def _states(folder: Path, listed: dict[str, str]) -> list[str]:
     return found
 
 
-def _present(folder: Path) -> list[str]:
-    return [path.relative_to(folder).as_posix() for path in data_files(folder)]
+def _present(folder: Path, endings: tuple[str, ...]) -> list[str]:
+    return [path.relative_to(folder).as_posix() for path in data_files(folder, endings)]
 
 
 def _is_inside(name: str) -> bool:
@@ -210,15 +217,21 @@ def _others(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
         same = facts["tool"]["version"] == software()["hf_dpsynth"]
         view = _as_it_is if same else without_words
         found = _contradictions("", view(to_privacy_json(base)), view(facts))
-        found += mechanism.check(base.plan, _listed(folder, base))
+        found += mechanism.check(base.plan, _listed(folder, base), base.added_columns)
+        found += cumulative.refuted(facts)
+        before, unseen = beside.earlier(folder, facts)
         card = _card(folder, facts, same=same)
     except READING as error:
         return [f"{PRIVACY}: {short(error)}"], []
-    unseen = [_SHOWN] if (folder / REPORT).exists() else []
+    unseen += [_SHOWN] if (folder / REPORT).exists() else []
+    unseen += [_BUDGET] if base.budget is not None else []
     if not same:
         unseen.append(f"the wording of {PRIVACY} and {CARD}: made by version {short(facts['tool']['version'])}")
     release, broken = _release(folder, facts, view)
-    found += [*card, *broken, *_plan(folder, facts, base, view), *_ledger(folder, base)]
+    recipe, unread = beside.recipe(folder, release)
+    unseen += unread
+    found += [*before, *card, *broken, *recipe, *beside.models(folder, release)]
+    found += [*_plan(folder, facts, base, view), *_ledger(folder, base)]
     if release is not None:
         found += _charges(RELEASE, leaves(base.plan.event), [(row.event, 1) for row in release.charges])
     return found, unseen
@@ -270,7 +283,7 @@ def _card(folder: Path, facts: dict[str, Any], *, same: bool) -> list[str]:
     if path.stat().st_size > LARGEST_BYTES:
         return [f"{CARD}: more than {LARGEST_BYTES} bytes"]
     text = path.read_bytes().decode("utf-8", "replace").replace("\r\n", "\n")
-    expected = render(facts)
+    expected = rendered(facts)
     if text == expected or text.rstrip() == with_kept_text(expected, text).rstrip():
         return []
     text = without_kept_text(text)
@@ -296,7 +309,12 @@ def _front(text: str, facts: dict[str, Any]) -> list[str]:
             actual = {name: value for name, value in actual.items() if name not in FIELDS}
     except (yaml.YAMLError, ValueError, RecursionError):
         return [f"{start}no YAML"]
-    return _contradictions(start, front_matter(facts), actual)
+    expected = front_matter(facts)
+    if is_model(facts):
+        from hf_dpsynth.publish.model_card import model_front_matter
+
+        expected = model_front_matter(facts, base=base_of(facts))
+    return _contradictions(start, expected, actual)
 
 
 def _release(folder: Path, facts: dict[str, Any], view: _View) -> tuple[Release | None, list[str]]:

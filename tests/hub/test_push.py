@@ -90,14 +90,18 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 def test_rows_and_claims_that_lie_there_are_not_stood_beside(hub, client):
     hub.add("datasets", "tester/reviews", {"data/train.csv": b"text\nprivate\n"})
+    hub.add("datasets", "tester/broken", {"privacy.json": b"{}"})
     said = client.call(
         MADE
         + """
-push(rows); push(rows, "tester/other"); push(synth(), "tester/other"); push(rows, "tester/other")
+push(rows); push(rows, "tester/broken"); push(rows, "tester/other"); push(rows, "tester/other")
+push(reviews().privatize("madlib", epsilon=9, text_column="text"), "tester/other")
 """
     )
     assert re.fullmatch(
-        r"PrivacyError \| tester/reviews holds 1 files of rows .*\nPrivacyError \| tester/other holds another .*\n",
+        r"PrivacyError \| tester/reviews holds 1 files of rows .*\n"
+        r"PrivacyError \| privacy.json of tester/broken is none that we write: .*\n"
+        r"PrivacyError \| the repository holds another release, and its definition is approximate_dp, .*\n",
         said,
     )
     assert files(hub) == {".gitattributes", "data/train.csv"}

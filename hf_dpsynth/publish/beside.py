@@ -1,0 +1,88 @@
+"""Checking what lies beside the rows: claims of earlier releases, the recipe and its script, a tuned model."""
+
+from pathlib import Path
+from typing import Any
+
+from hf_dpsynth.errors import HfDpsynthError
+from hf_dpsynth.publish import accounts, cumulative
+from hf_dpsynth.publish.accounts import short
+from hf_dpsynth.publish.folder import LARGEST_BYTES, LARGEST_CLAIM, read_json
+from hf_dpsynth.publish.privacy_json import MOST_FINDINGS, invalid
+from hf_dpsynth.publish.recipe_text import RECIPE, SCRIPT, SCRIPT_TEXT, recipe_text
+from hf_dpsynth.publish.repository import EARLIER
+from hf_dpsynth.release import Release
+from hf_dpsynth.store import file_digest
+
+_MOST_RECOMPUTED = 50
+
+
+def earlier(folder: Path, facts: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Return what is wrong with the claims of earlier releases, and what of them was not looked at.
+
+    Args:
+        folder (`Path`): of the files.
+        facts (`dict`): privacy.json, valid by its schema.
+    """
+    entries = facts["cumulative"]["prior_releases"]
+    named = {entry["guarantee_id"] for entry in entries} | {facts["guarantee_id"]}
+    found = [] if len(named) == len(entries) + 1 else ["cumulative.prior_releases: one release stands there twice"]
+    there = {path.name for path in (folder / EARLIER).glob("*")} if (folder / EARLIER).is_dir() else set()
+    strangers = sorted(there - {f"{entry['guarantee_id']}.json" for entry in entries})
+    found += [f"{EARLIER}/{short(name)}: cumulative.prior_releases has no such release" for name in strangers]
+    for at, entry in enumerate(entries[:_MOST_RECOMPUTED]):
+        path = folder / EARLIER / f"{entry['guarantee_id']}.json"
+        found += [f"{EARLIER}/{path.name}: {line}" for line in _one(path, facts, entry, named, at)]
+    unseen = len(entries) - _MOST_RECOMPUTED
+    return found[:MOST_FINDINGS], [f"the claims of {unseen} earlier releases: not recomputed"] if unseen > 0 else []
+
+
+def _one(path: Path, facts: dict[str, Any], entry: dict[str, Any], named: set[str], at: int) -> list[str]:
+    """Compare the claim of an earlier release with its entry, its events, and what it lists itself."""
+    try:
+        held = read_json(path, LARGEST_CLAIM)
+        wrong = invalid(held) or accounts.check(held)
+        if wrong:
+            return wrong
+        stated = cumulative.earlier(entry)
+        implied = cumulative.as_earlier(held)
+        pairs = {name: (value, getattr(implied, name)) for name, value in vars(stated).items() if name != "files"}
+        place = f"cumulative.prior_releases[{at}]"
+        found = [f"{place}.{name} contradicts it" for name, (first, second) in pairs.items() if first != second]
+        if not set(stated.files) <= set(implied.files):
+            found.append(f"{place}.files contradicts it")
+        lost = {one["guarantee_id"] for one in held["cumulative"]["prior_releases"]} - named
+        found += [f"names {name}, which cumulative.prior_releases leaves out" for name in sorted(lost)]
+        return found + cumulative.clashes(held, facts)
+    except HfDpsynthError as error:
+        return [short(error)]
+
+
+def recipe(folder: Path, release: Release | None) -> tuple[list[str], list[str]]:
+    """Compare the recipe and its script with the plan of release.json; without that, the recipe cannot be seen."""
+    found, unseen = [], []
+    script = _text(folder / SCRIPT)
+    if script not in (None, SCRIPT_TEXT):
+        found.append(f"{SCRIPT}: not the script that runs {RECIPE}")
+    held = _text(folder / RECIPE)
+    if held is not None and release is None:
+        unseen.append(f"{RECIPE}: there is no release.json to compare it with")
+    elif held is not None and release is not None and held != recipe_text(release.plan):
+        found.append(f"{RECIPE}: not the recipe of the plan in release.json")
+    return found, unseen
+
+
+def _text(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    return path.read_bytes()[:LARGEST_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def models(folder: Path, release: Release | None) -> list[str]:
+    """Compare a model that was released with the rows with its digests; one that lies elsewhere is not looked for."""
+    if release is None or release.is_model:
+        return []
+    held = [(name, digest, folder / name) for name, digest in release.models if ".." not in Path(name).parts]
+    there = [one for one in held if one[2].is_file() and not one[2].is_symlink()]
+    if there and len(there) != len(release.models):
+        return ["release.json: a file of the model is missing"]
+    return [f"{short(name)}: sha256 differs" for name, digest, path in there if file_digest(path) != digest]

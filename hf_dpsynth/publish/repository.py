@@ -1,0 +1,178 @@
+"""A repository of the Hub as it was when it was looked at, and one commit upon that.
+
+Rows that no guarantee of ours covers, and claims that cannot be read, are not written over and not stood beside.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hf_dpsynth.errors import ConfigError, HubError, PrivacyError
+from hf_dpsynth.publish.cumulative import as_earlier, earlier
+from hf_dpsynth.publish.folder import CARD, LARGEST_CLAIM, PRIVACY, read_json
+from hf_dpsynth.publish.privacy_json import invalid
+from hf_dpsynth.publish.readme import with_kept_text
+
+EARLIER = "releases"  # the folder of the claims of releases that were published before
+WEIGHTS = (
+    ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".onnx", ".h5", ".msgpack", ".pkl", ".npz",
+)  # fmt: skip
+_COVERED = {
+    "dataset": (".parquet", ".arrow", ".csv", ".tsv", ".jsonl", ".txt", ".zip", ".gz", ".zst", ".tar"),
+    "model": (*WEIGHTS, ".parquet", ".arrow"),  # a tokenizer has .txt files
+}
+
+
+class Repository:
+    """A repository of rows or of a model.
+
+    Args:
+        repo_id (`str`): `"owner/name"`.
+        kind (`str`): `"dataset"` or `"model"`.
+        token (`str`, *optional*): a token with write access.
+        revision (`str`, *optional*): the branch.
+        create_pr (`bool`): whether a commit opens a pull request.
+    """
+
+    def __init__(self, repo_id: str, kind: str, token: str | None, revision: str | None, *, create_pr: bool) -> None:
+        from huggingface_hub import HfApi
+
+        self.api, self.id, self.kind = HfApi(token=token), repo_id, kind
+        self.revision, self.create_pr = revision, create_pr
+        self.sha: str | None = None
+        self.names: set[str] = set()
+        self.held: dict[str, Any] | None = None
+
+    def make(self) -> bool:
+        """Make the repository, private, and the branch; return whether it is new."""
+        from huggingface_hub.errors import RevisionNotFoundError
+
+        fresh = not self.api.repo_exists(self.id, repo_type=self.kind)
+        if fresh:
+            self.api.create_repo(self.id, repo_type=self.kind, private=True, exist_ok=True)
+        if self.revision is not None:
+            try:
+                self.api.repo_info(self.id, repo_type=self.kind, revision=self.revision)
+            except RevisionNotFoundError:
+                self.api.create_branch(self.id, branch=self.revision, repo_type=self.kind, exist_ok=True)
+        return fresh
+
+    def show(self) -> None:
+        """Show the repository to everybody."""
+        self.api.update_repo_settings(self.id, private=False, repo_type=self.kind)
+
+    def look(self, place: Path) -> None:
+        """Note what lies there, and download card and claim.
+
+        Args:
+            place (`Path`): a folder for both.
+        Raises:
+            PrivacyError: the claim cannot be read, or other rows or weights lie there.
+        """
+        info = self.api.repo_info(self.id, repo_type=self.kind, revision=self.revision)
+        self.sha, self.names = info.sha, {file.rfilename for file in getattr(info, "siblings", None) or ()}
+        for name in self.names & {CARD, PRIVACY}:
+            self.api.hf_hub_download(self.id, name, repo_type=self.kind, revision=self.sha, local_dir=place)
+        if PRIVACY in self.names:
+            self.held = _claim(self.id, place / PRIVACY)
+        endings = _COVERED[self.kind]
+        rows = {name for name in self.names if name.startswith("data/") or Path(name).suffix.lower() in endings}
+        strangers = len(rows - self.listed())
+        if strangers:
+            what = "rows or weights" if self.kind == "model" else "rows"
+            raise PrivacyError(
+                f"{self.id} holds {strangers} files of {what} that this guarantee does not cover. Delete them, or "
+                "push to another repository."
+            )
+
+    def listed(self) -> set[str]:
+        """Return the files of rows or weights that the claim there lists, also for earlier releases."""
+        if self.held is None:
+            return set()
+        claims = [as_earlier(self.held), *(earlier(entry) for entry in self.held["cumulative"]["prior_releases"])]
+        return {path for claim in claims for path, _ in claim.files}
+
+    def replaced(self, folder: str, guarantee_id: str) -> set[str]:
+        """Return the files of rows that a release takes the place of: those of its folder, and its own of before."""
+        if self.held is None:
+            return set()
+        own = {path for path, _ in as_earlier(self.held).files} if self.held["guarantee_id"] == guarantee_id else set()
+        return {name for name in self.listed() if name.startswith(f"{folder}/") or name in own or not folder}
+
+    def commit(self, folder: Path, old: Path, stale: set[str], message: str) -> Any:
+        """Commit a folder upon what was looked at, without some files.
+
+        Args:
+            folder (`Path`): what to add.
+            old (`Path`): where card and claim were downloaded to.
+            stale (`set[str]`): files that go.
+            message (`str`): of the commit.
+        """
+        from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+        if CARD in self.names:
+            kept = with_kept_text((folder / CARD).read_text("utf-8"), (old / CARD).read_text("utf-8", "replace"))
+            (folder / CARD).write_text(kept, encoding="utf-8")
+        files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+        operations: list[Any] = [CommitOperationAdd(name, path) for name, path in sorted(files.items())]
+        operations += [CommitOperationDelete(name) for name in sorted(stale & self.names - set(files))]
+        return self.api.create_commit(
+            self.id,
+            operations,
+            commit_message=message,
+            repo_type=self.kind,
+            revision=self.revision,
+            create_pr=self.create_pr,
+            parent_commit=self.sha,
+        )
+
+
+def _claim(repo_id: str, path: Path) -> dict[str, Any]:
+    """Read the claim that lies in a repository.
+
+    Raises:
+        PrivacyError: it is none of ours.
+    """
+    try:
+        held: dict[str, Any] = read_json(path, LARGEST_CLAIM)
+        wrong = invalid(held)
+    except ConfigError as error:
+        raise PrivacyError(f"{PRIVACY} of {repo_id} cannot be read. Push to another repository.") from error
+    if wrong:
+        raise PrivacyError(f"{PRIVACY} of {repo_id} is none that we write: {wrong[0]}. Push to another repository.")
+    return held
+
+
+@contextmanager
+def told(repo_id: str, done: str) -> Iterator[None]:
+    """Raise what the Hub refuses in one line that names the way out and no token."""
+    from huggingface_hub import errors
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+
+    try:
+        yield
+    except errors.OfflineModeIsEnabled:
+        raise HubError(f"{repo_id} was not {done}: HF_HUB_OFFLINE is set. Unset it.") from None
+    except errors.LocalTokenNotFoundError:
+        raise HubError(f"{repo_id} was not {done}: there is no token. Pass token=, or run hf auth login.") from None
+    except errors.HfHubHTTPError as error:
+        status = error.response.status_code
+        why = _WHY.get(status, _LATER.format(what=f"the Hub answered with HTTP {status}"))
+        raise HubError(f"{repo_id} was not {done}: {why}") from None
+    except (HTTPError, errors.LocalEntryNotFoundError, RuntimeError) as error:  # the last of an upload
+        raise HubError(f"{repo_id} was not {done}: {_LATER.format(what=_name(error))}") from None
+
+
+def _name(error: BaseException) -> str:
+    return f"the connection failed ({type(error.__cause__ or error).__name__})"
+
+
+_LATER = "{what}. Call again later; a call that is repeated goes on."
+_WHY = {
+    401: "the Hub knows no such token or no such repository for it (401). Pass token=, or run hf auth login.",
+    403: "the token has no write access there (403). Use one that has.",
+    404: "there is no such repository or revision for this token (404). Check the id, the revision and the token.",
+    409: "the Hub says that it conflicts with what is there (409). Call again.",
+    412: "somebody else committed in the meantime (412). Look at it, and call again.",
+}
