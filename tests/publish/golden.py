@@ -2,11 +2,14 @@
 
 import math
 import pathlib
+from dataclasses import replace
 
+from hf_dpsynth import registry
 from hf_dpsynth.mechanisms.evolution.aug_pe import AugPE
 from hf_dpsynth.mechanisms.evolution.dp_eda import DPEDA
 from hf_dpsynth.mechanisms.evolution.sec_pe import SecPE
 from hf_dpsynth.mechanisms.evolution.sentdp_select import SentDPSelect
+from hf_dpsynth.mechanisms.finetune.tuning import DPFull, DPLora, DPPromptTuning
 from hf_dpsynth.mechanisms.planning import plan_privatization, plan_synthesis
 from hf_dpsynth.mechanisms.prediction.dp_icl import DPICL
 from hf_dpsynth.mechanisms.prediction.invisible_ink import InvisibleInk
@@ -62,7 +65,8 @@ def releases():
         "syntax-guided": fixed(guided, 2000),
         "dp-prompt": fixed(prompted, 2000),
         "sec-pe": fixed(secrets, 500),
-        **{name: fixed(plan, plan.num_rows) for name, plan in further().items()},
+        **{name: fixed(plan, plan.num_rows) for name, plan in {**further(), **tuned(), **kinds()}.items()},
+        **{name: fixed(plan, 2000) for name, plan in private_words().items()},
     }
 
 
@@ -79,6 +83,49 @@ def further():
         "dp-icl": plan_synthesis(DPICL(subject="movie review"), num_rows=12, **settings, **sampled),
         "invisible-ink": plan_synthesis(InvisibleInk(subject="movie review"), num_rows=12, **settings, **sampled),
     }
+
+
+def tuned():
+    """Plans of mechanisms that tune a model, at each unit and with each way to draw batches."""
+    settings = {"epsilon": 4, "num_records": 5000, "num_rows": 500, **LABELS, "model_ids": {"generator": "org/base"}}
+    shuffled = DPLora(steps=100, sampling="shuffle")
+    return {
+        "dp-lora": plan_synthesis(DPLora(), **settings),
+        "dp-prompt-tuning": plan_synthesis(DPPromptTuning(), **settings, **EVEN),
+        "dp-full": plan_synthesis(DPFull(), **settings, **EVEN),
+        "dp-lora-user-level": plan_synthesis(DPLora(), unit="author", **settings, **EVEN),
+        "dp-lora-shuffled-batches": plan_synthesis(shuffled, **settings, **EVEN),
+    }
+
+
+def kinds():
+    """Plans with a relation, an accountant or a guarantee that no other one has."""
+    settings = {"num_rows": 500, **LABELS, **OURS}
+    aug_pe, public = AugPE(subject="movie review"), {"epsilon": 4, "delta": 1e-5}
+    bounds = {"p": {"other": 1e-4, "phone": 1e-5}, "r": {"other": 1e-3, "phone": 1e-2}}
+    return {
+        "aug-pe-replace-one": plan_synthesis(aug_pe, adjacency="replace-one", **public, **settings),
+        "aug-pe-budget": plan_synthesis(aug_pe, account="rdp", **public, **settings, **EVEN),
+        "aug-pe-seed": replace(plan_synthesis(aug_pe, **public, **settings, **EVEN), insecure_noise=True),
+        "sec-pe-own-bounds": plan_synthesis(SecPE(subject="e-mail", **bounds), epsilon=None, **settings, **EVEN),
+    }
+
+
+def private_words():
+    """Plans of the further mechanisms of words and of whole texts."""
+    vectors, model = {"vectors": "glove-50d"}, {"generator": "org/masked"}
+    names = ("mahalanobis", "vickrey", "tem", "santext", "santext+", "custext", "custext+", "diffractor")
+    words = {name: plan_privatization(made(name), epsilon=10, model_ids=vectors) for name in names}
+    return {
+        **words,
+        "madlib-no-privacy": plan_privatization(Madlib(), epsilon=math.inf, model_ids=vectors),
+        "dp-mlm": plan_privatization(made("dp-mlm"), epsilon=1920, model_ids=model),
+    }
+
+
+def made(name):
+    """A privatizing mechanism of the registry, as it is without parameters."""
+    return registry.resolve(name, None, "privatize")
 
 
 if __name__ == "__main__":

@@ -6,14 +6,18 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
+from hf_dpsynth import list_mechanisms
 from hf_dpsynth.errors import PrivacyError
+from hf_dpsynth.guarantees import ApproxDP, LocalDP, MetricDP, SecretProtection
 from hf_dpsynth.publish.card import number, render
 from hf_dpsynth.publish.privacy_json import to_privacy_json
 from tests.publish import golden
 from tests.stubs import synth
 
 RELEASES = golden.releases()
-SECRETS = {"sec-pe"}  # they promise secret protection, which has no epsilon
+SECRETS = {"sec-pe", "sec-pe-own-bounds"}  # they promise secret protection, which has no epsilon
+VOID = {"aug-pe-no-privacy", "aug-pe-seed", "madlib-no-privacy"}
+DP = {name for name, release in RELEASES.items() if isinstance(release.guarantee, ApproxDP)} - VOID
 HOSTILE = [
     "---\nepsilon: 0.1\n---", "<script>alert(1)</script>", "[x](javascript:alert(1))", "| a | b |", "# title",
     "`code`", "**bold** _it_ ~~no~~", "on", "no", "1e-06", "null", "{{ 7 * 7 }}", "- item", "1. item",
@@ -39,6 +43,27 @@ def test_golden_cards_are_what_the_releases_render_to(name):
 
 def test_there_is_no_golden_card_without_a_release():
     assert {path.stem for path in golden.FOLDER.glob("*.md")} == set(RELEASES)
+
+
+def test_every_mechanism_has_a_golden_card():
+    assert {release.plan.mechanism for release in RELEASES.values()} == {row[0] for row in list_mechanisms()}
+
+
+def test_every_kind_of_guarantee_has_a_golden_card():
+    facts = [to_privacy_json(release) for release in RELEASES.values()]
+    assert {fact["adjacency"] for fact in facts} == {"add_remove", "zero_out", "replace_one", "custom"}
+    assert {fact["privacy_unit"]["level"] for fact in facts} == {"record", "user", "token", "secret"}
+    assert {fact["accounting"]["accountant"] for fact in facts} == {"pld", "rdp", "zcdp", "closed_form"}
+    assert {type(release.guarantee) for release in RELEASES.values()} == {
+        ApproxDP, MetricDP, LocalDP, SecretProtection
+    }  # fmt: skip
+    drawn = {fact["accounting"]["sampling"]["actual"].partition(":")[0] for fact in facts}
+    assert drawn == {"Poisson", "shuffled batches", "none"}
+    assert {fact["accounting"]["composition"] for fact in facts} == {"fixed", "filter"}
+    assert {fact["claim_status"] for fact in facts} == {
+        "formal_dp", "formal_dp_conditional", "formal_secret_protection_conditional", "formal_secret_protection",
+        "none",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RELEASES)
@@ -83,12 +108,9 @@ def test_numbers_are_numbers_in_every_yaml():
 def test_differential_privacy_is_said_of_finite_approximate_dp_alone():
     tagged = {name: "differential-privacy" in front(release.card())["tags"] for name, release in RELEASES.items()}
     said = {name: "differentially private" in release.card().lower() for name, release in RELEASES.items()}
-    assert tagged == said == {
-        "aug-pe-add-remove": True, "aug-pe-zero-out-own-embedder": True, "aug-pe-no-privacy": False, "madlib": False,
-        "syntax-guided": False, "dp-prompt": False, "sec-pe": False, "dp-eda": True, "dp-eda-limited-domain": True,
-        "sentdp-select": True, "dp-icl": True, "invisible-ink": True,
-    }  # fmt: skip
-    assert "No privacy" in RELEASES["aug-pe-no-privacy"].card()
+    assert tagged == said == {name: name in DP for name in RELEASES}
+    assert {"dp-lora", "dp-full", "dp-icl", "aug-pe-budget"} < DP and not {"madlib", "dp-mlm", "sec-pe"} & DP
+    assert all("No privacy" in RELEASES[name].card() for name in VOID)
 
 
 def test_an_unknown_assumption_stands_in_bold_and_conditions_the_claim():
