@@ -11,13 +11,14 @@ from importlib import resources
 from typing import Any
 
 import yaml
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from hf_dpsynth.errors import PrivacyError
 from hf_dpsynth.guarantees import digits
 from hf_dpsynth.publish import cumulative, protection
 from hf_dpsynth.publish.privacy_json import to_privacy_json
+from hf_dpsynth.publish.shortened import LONGEST, MOST, kinds, shortened
 from hf_dpsynth.release import Release
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./*-]*( [A-Za-z0-9_./*<-]+)*")
@@ -61,31 +62,60 @@ def render(facts: dict[str, Any]) -> str:
     Raises:
         PrivacyError: the facts state an epsilon without a unit or an adjacency.
     """
+    return rendered("card.md.jinja", facts, front_matter(facts), title=title(facts), sentence=sentence(facts))
+
+
+def rendered(
+    template: str, facts: dict[str, Any], front: dict[str, Any], *, title: str, sentence: str, **more: Any
+) -> str:
+    """Return a card, of rows or of a model, from its template.
+
+    Args:
+        template (`str`): the name of the file in `templates/`.
+        facts (`dict`): what `to_privacy_json` made.
+        front (`dict`): the front matter.
+        title (`str`): the heading of the card.
+        sentence (`str`): the claim.
+        **more (`Any`): what a template needs besides.
+    Raises:
+        PrivacyError: the facts state an epsilon without a unit or an adjacency.
+    """
     if not (facts["privacy_unit"]["level"] and facts["privacy_unit"]["description"] and facts["adjacency"]):
         raise PrivacyError("a card states epsilon only with its privacy unit and adjacency; one of them is missing.")
-    template = resources.files("hf_dpsynth.publish").joinpath("templates/card.md.jinja").read_text(encoding="utf-8")
     environment = Environment(
-        autoescape=True, finalize=_escaped, undefined=StrictUndefined, trim_blocks=False, keep_trailing_newline=True
+        loader=FunctionLoader(_template),
+        autoescape=True,
+        finalize=_escaped,
+        undefined=StrictUndefined,
+        trim_blocks=False,
+        keep_trailing_newline=True,
     )
     metric = facts["parameters"]["metric_dp"]
-    return environment.from_string(template).render(
-        facts=facts,
-        front_matter=Markup(_front_matter(facts)),
-        title=title(facts),
-        sentence=sentence(facts),
+    return environment.get_template(template).render(
+        facts=shortened(facts),
+        front_matter=Markup(_front_matter(front)),
+        title=title,
+        sentence=sentence,
         cumulative=cumulative.sentence(facts, number),
         budget=cumulative.budget_sentence(facts, number),
         epsilon=number(facts["parameters"]["epsilon"]),
         delta=number(facts["parameters"]["delta"]),
         metric=metric,
-        secret=facts["parameters"]["secret_protection"],
+        secret=shortened(facts)["parameters"]["secret_protection"],
         scale=None if metric is None else number(metric["scale"]),
         adjacency=adjacency(facts),
         number=number,
+        covered=covered,
+        interval=interval,
         synthetic=is_synthetic(facts),
         drawn=facts["mechanisms"][0]["backend"] != "none",
         load=_load(facts),
+        **more,
     )
+
+
+def _template(name: str) -> str:
+    return resources.files("hf_dpsynth.publish").joinpath(f"templates/{name}").read_text(encoding="utf-8")
 
 
 def claims(text: str, facts: dict[str, Any]) -> bool:
@@ -113,11 +143,27 @@ def number(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def covered(item: dict[str, Any]) -> str:
+    """Return in words what the guarantee says of a metric or an audit."""
+    if not item["uses_private_data"]:
+        return "uses no private data"
+    return "its loss is accounted for" if item["accounted"] else "not covered by the guarantee"
+
+
+def interval(ends: list[float] | None) -> str:
+    """Return a confidence interval in words."""
+    return " to ".join(number(end) for end in ends) if ends else "none"
+
+
 def _escaped(value: Any) -> Markup:
     """Write every character that Markdown or HTML could read as a sign as an entity, on one line."""
     if isinstance(value, Markup):
         return value
-    text = "".join(" " if unicodedata.category(sign)[0] in "CZ" else sign for sign in str(value)).strip()
+    given = str(value)
+    if len(given) > LONGEST:
+        given = f"{given[:LONGEST]} (and {len(given) - LONGEST} more characters, in privacy.json)"
+    text = "".join(" " if unicodedata.category(sign)[0] in "CZ" else sign for sign in given).strip()
+    text = text or ("?" if given else "")  # a blank value would leave marks around nothing
     return Markup("".join(sign if _is_harmless(text, at) else f"&#{ord(sign)};" for at, sign in enumerate(text)))
 
 
@@ -159,7 +205,9 @@ def front_matter(facts: dict[str, Any]) -> dict[str, Any]:
     rows = facts["output"]["n_records"]
     parameters = facts["parameters"]
     secret = parameters["secret_protection"]
-    numbers = {"epsilon": parameters["epsilon"], "delta": parameters["delta"]} if secret is None else secret
+    numbers = {"epsilon": parameters["epsilon"], "delta": parameters["delta"]}
+    if secret is not None:
+        numbers = {**secret, "kinds": kinds(secret["kinds"])}
     return {
         "pretty_name": title(facts),
         "tags": [*tags, *(mechanism["name"] for mechanism in facts["mechanisms"])],
@@ -193,9 +241,8 @@ def _configs(facts: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "config_name": "default" if name == _DEFAULT else name,
-            # each file by its name: a file that somebody adds is not loaded with them
             "data_files": [
-                {"split": split, "path": paths[0] if len(paths) == 1 else paths} for split, paths in splits.items()
+                {"split": split, "path": _place(f"{name}/{split}", paths)} for split, paths in splits.items()
             ],
             **({"default": True} if first and not at else {}),
         }
@@ -203,8 +250,15 @@ def _configs(facts: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _front_matter(facts: dict[str, Any]) -> str:
-    text: str = yaml.dump(front_matter(facts), Dumper=Dumper, sort_keys=False, width=10**9, allow_unicode=False)
+def _place(start: str, paths: list[str]) -> str | list[str]:
+    """Return the files of a split by name, so that one that somebody adds is not loaded; of very many their pattern."""
+    if len(paths) > MOST:
+        return f"{start}-*.parquet"
+    return paths if len(paths) > 1 else paths[0]
+
+
+def _front_matter(front: dict[str, Any]) -> str:
+    text: str = yaml.dump(front, Dumper=Dumper, sort_keys=False, width=10**9, allow_unicode=False)
     return text.replace(_FENCE, r"\x2d\x2d\x2d")
 
 

@@ -26,6 +26,7 @@ NOT_COVERED = (
     "another spelling of a secret: it is another secret, with an allowance of its own",
 )
 ADJACENCY = "two data sets differ in the value of one listed secret, in all rows that hold it"
+_MOST_NAMED = 10  # kinds of secrets in one sentence
 _TOLERANCE = 1e-9
 
 
@@ -51,7 +52,11 @@ def sentence(facts: dict[str, Any]) -> str:
     stated = facts["parameters"][DEFINITION]
     if facts["claim_status"] == "none":
         return "No secret is protected: the noise was drawn from a seed that anybody can use again."
-    own = "".join(f"; of kind {kind}: ({digits(p)}, {digits(r)})" for kind, p, r in pairs(stated)[1:])
+    named = pairs(stated)[1:]
+    own = "".join(f"; of kind {kind}: ({digits(p)}, {digits(r)})" for kind, p, r in named)
+    if len(named) > _MOST_NAMED:
+        largest = digits(max(p for _, p, _ in named)), digits(max(r for *_, r in named))
+        own = f"; of {len(named)} kinds with bounds of their own, each at most ({', '.join(largest)})"
     so_far = "" if facts["claim_status"] == FORMAL else " This holds if the unknown assumptions below do."
     return (
         f"({digits(stated['p'])}, {digits(stated['r'])})-secret protection, not differential privacy: whoever guesses "

@@ -1,5 +1,6 @@
 """The golden cards of model_cards/, from releases that are fixed here. Refresh: python -m tests.publish.golden"""
 
+import functools
 import math
 import pathlib
 from dataclasses import replace
@@ -18,12 +19,15 @@ from hf_dpsynth.mechanisms.word.madlib import Madlib
 from hf_dpsynth.mechanisms.word.syntax_guided import SyntaxGuided
 from hf_dpsynth.privacy.accounting import leaves
 from hf_dpsynth.privacy.ledger import Charge
+from hf_dpsynth.publish.model_card import render_model
+from hf_dpsynth.publish.privacy_json import to_privacy_json
 from hf_dpsynth.release import Release, Rows
 
 FOLDER = pathlib.Path(__file__).parents[2] / "model_cards"
 VERSIONS = {"hf_dpsynth": "0.1.0", "dp_accounting": "0.6.0", "opendp": "0.16.0", "randomgen": "2.5.1"}
 LABELS = {"labels": (("negative",), ("positive",)), "label_columns": ("label",)}
 OURS = {"model_ids": {"generator": "smollm2-135m", "embedder": "minilm"}}
+BASE = "org/base"
 EVEN = {"proportions": (0.5, 0.5)}
 FOUND = ("regex finds a secret in the same rows whatever its value: unknown",)
 UNKNOWN = ("the embedder embeds each row independently of the others: unknown",)
@@ -44,6 +48,7 @@ def fixed(plan, number, **more):
     )
 
 
+@functools.cache
 def releases():
     """The releases by the name of their card."""
     aug_pe, madlib = AugPE(subject="movie review"), Madlib()
@@ -87,7 +92,7 @@ def further():
 
 def tuned():
     """Plans of mechanisms that tune a model, at each unit and with each way to draw batches."""
-    settings = {"epsilon": 4, "num_records": 5000, "num_rows": 500, **LABELS, "model_ids": {"generator": "org/base"}}
+    settings = {"epsilon": 4, "num_records": 5000, "num_rows": 500, **LABELS, "model_ids": {"generator": BASE}}
     shuffled = DPLora(steps=100, sampling="shuffle")
     return {
         "dp-lora": plan_synthesis(DPLora(), **settings),
@@ -128,6 +133,18 @@ def made(name):
     return registry.resolve(name, None, "privatize")
 
 
+def cards():
+    """The cards by name: of rows, and of the models that tuning releases."""
+    rows = {name: release.card() for name, release in releases().items()}
+    models = {f"{name}-model": render_model(facts, base=BASE) for name, facts in tuned_facts().items()}
+    return rows | models
+
+
+def tuned_facts():
+    """The content of privacy.json of each release that tuned a model."""
+    return {name: to_privacy_json(releases()[name]) for name in ("dp-lora", "dp-prompt-tuning", "dp-full")}
+
+
 if __name__ == "__main__":
-    for name, release in releases().items():
-        FOLDER.joinpath(f"{name}.md").write_text(release.card(), encoding="utf-8")
+    for name, card in cards().items():
+        FOLDER.joinpath(f"{name}.md").write_text(card, encoding="utf-8")

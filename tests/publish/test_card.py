@@ -9,8 +9,9 @@ from markdown_it import MarkdownIt
 from hf_dpsynth import list_mechanisms
 from hf_dpsynth.errors import PrivacyError
 from hf_dpsynth.guarantees import ApproxDP, LocalDP, MetricDP, SecretProtection
+from hf_dpsynth.publish import accounts, mechanism
 from hf_dpsynth.publish.card import number, render
-from hf_dpsynth.publish.privacy_json import to_privacy_json
+from hf_dpsynth.publish.privacy_json import from_privacy_json, invalid, to_privacy_json
 from tests.publish import golden
 from tests.stubs import synth
 
@@ -35,14 +36,17 @@ def body(card):
     return card.split("---", 2)[2]
 
 
+def test_golden_cards_are_what_the_releases_render_to():
+    stored = {path.stem: path.read_text(encoding="utf-8") for path in golden.FOLDER.glob("*.md")}
+    assert golden.cards() == stored, "python -m tests.publish.golden refreshes the cards"
+
+
 @pytest.mark.parametrize("name", RELEASES)
-def test_golden_cards_are_what_the_releases_render_to(name):
-    stored = golden.FOLDER.joinpath(f"{name}.md").read_text(encoding="utf-8")
-    assert RELEASES[name].card() == stored, "python -m tests.publish.golden refreshes the cards"
-
-
-def test_there_is_no_golden_card_without_a_release():
-    assert {path.stem for path in golden.FOLDER.glob("*.md")} == set(RELEASES)
+def test_the_facts_of_a_golden_card_are_valid_and_borne_out_by_their_events(name):
+    facts = to_privacy_json(RELEASES[name])
+    base = from_privacy_json(facts)
+    assert [*invalid(facts), *accounts.check(facts), *mechanism.check(base.plan, [])] == []
+    assert to_privacy_json(base) == facts
 
 
 def test_every_mechanism_has_a_golden_card():
@@ -155,6 +159,34 @@ def structure(text):
     """The tree of a Markdown document without its words; emphasis of our own is kept."""
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
     return [[token.type, *(child.type for child in token.children or [] if child.type != "text")] for token in tokens]
+
+
+def found_facts(**lists):
+    return {**to_privacy_json(RELEASES["aug-pe-add-remove"]), **lists}
+
+
+def test_a_metric_on_private_data_is_marked_and_an_audit_is_called_no_proof():
+    metrics = [
+        {"metric": "mauve", "value": 0.62, "uses_private_data": True, "accounted": False},
+        {"metric": "noisy accuracy", "value": 0.8, "uses_private_data": True, "accounted": True},
+        {"metric": "self-bleu", "value": 0.3, "uses_private_data": False, "accounted": False},
+    ]
+    attack = {"attack": "canaries", "metric": "lower bound", "value": 0.1, "ci": [0.05, 0.2]}
+    audits = [attack | metrics[0] | {"metric": "TPR"}, attack | {"ci": None, "uses_private_data": False}]
+    text = body(render(found_facts(evaluation=metrics, audit=audits)))
+    assert "| mauve | 0.62 | not covered by the guarantee |" in text
+    assert "| noisy accuracy | 0.8 | its loss is accounted for |" in text
+    assert "| self&#45;bleu | 0.3 | uses no private data |" in text or "| self-bleu | 0.3 | uses no private" in text
+    assert "| canaries | TPR | 0.62 | 0.05 to 0.2 | not covered by the guarantee |" in text
+    assert "| canaries | lower bound | 0.1 | none | uses no private data |" in text
+    assert "An audit is not a proof" in text and "A small lower bound proves nothing" in text
+    places = [text.index(part) for part in ("## Mechanism", "## Evaluation", "## Audits", "## Load and verify")]
+    assert places == sorted(places)
+
+
+def test_without_metrics_and_audits_a_card_has_no_empty_section():
+    text = render(found_facts(evaluation=[], audit=[]))
+    assert text == RELEASES["aug-pe-add-remove"].card() and "## Evaluation" not in text and "## Audits" not in text
 
 
 def test_a_card_of_a_release_in_memory_names_no_files():
