@@ -7,6 +7,7 @@ Every value is escaped, so that no name can become Markdown, HTML or front matte
 import json
 import re
 import unicodedata
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -24,7 +25,8 @@ from hf_dpsynth.release import Release
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./*-]*( [A-Za-z0-9_./*<-]+)*")
 _YAML_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
 _FENCE = "---"
-_SPLIT = re.compile(r"([^/]+)/(.+)-\d{5}-of-\d{5}\.parquet")
+# a split that `datasets` knows no such name for would keep it from reading any
+_SPLIT = re.compile(r"([^/]+)/(\w+(?:\.\w+)*)-\d{5}-of-\d{5}\.parquet")
 _DEFAULT = "data"  # the folder of the configuration that is called default
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _ADJACENCY = {
@@ -82,16 +84,8 @@ def rendered(
     """
     if not (facts["privacy_unit"]["level"] and facts["privacy_unit"]["description"] and facts["adjacency"]):
         raise PrivacyError("a card states epsilon only with its privacy unit and adjacency; one of them is missing.")
-    environment = Environment(
-        loader=FunctionLoader(_template),
-        autoescape=True,
-        finalize=_escaped,
-        undefined=StrictUndefined,
-        trim_blocks=False,
-        keep_trailing_newline=True,
-    )
     metric = facts["parameters"]["metric_dp"]
-    return environment.get_template(template).render(
+    return _environment().get_template(template).render(
         facts=shortened(facts),
         front_matter=Markup(_front_matter(front)),
         title=title,
@@ -111,6 +105,14 @@ def rendered(
         drawn=facts["mechanisms"][0]["backend"] != "none",
         load=_load(facts),
         **more,
+    )
+
+
+@cache
+def _environment() -> Environment:
+    loader = FunctionLoader(_template)
+    return Environment(
+        loader=loader, autoescape=True, finalize=_escaped, undefined=StrictUndefined, keep_trailing_newline=True
     )
 
 

@@ -47,7 +47,9 @@ def render_model(facts: dict[str, Any], *, base: str | None) -> str:
     """
     form = _form(facts)
     if base is not None and not _is_repository(base):
-        raise ConfigError(f"base is {base!r}; it must be a repository of the Hub, or None for a folder of this machine")
+        raise ConfigError(
+            f"base is {base!r}; it must be a repository of the Hub, or None for a folder of this machine"
+        )
     return card.rendered(
         "model_card.md.jinja",
         facts,

@@ -56,7 +56,7 @@ def sentence(facts: dict[str, Any]) -> str:
     own = "".join(f"; of kind {kind}: ({digits(p)}, {digits(r)})" for kind, p, r in named)
     if len(named) > _MOST_NAMED:
         largest = digits(max(p for _, p, _ in named)), digits(max(r for *_, r in named))
-        own = f"; of {len(named)} kinds with bounds of their own, each at most ({', '.join(largest)})"
+        own = f"; of {len(named):,} kinds with bounds of their own, each at most ({', '.join(largest)})"
     so_far = "" if facts["claim_status"] == FORMAL else " This holds if the unknown assumptions below do."
     return (
         f"({digits(stated['p'])}, {digits(stated['r'])})-secret protection, not differential privacy: whoever guesses "

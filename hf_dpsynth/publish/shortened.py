@@ -47,7 +47,7 @@ def _entries(held: Sequence[dict[str, Any]], name: str, **rest: Any) -> list[dic
 
 
 def _more(number: int) -> str:
-    return f"{number} more, {_WHERE}"
+    return f"{number:,} more, {_WHERE}"
 
 
 def _assumptions(held: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

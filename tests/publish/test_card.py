@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-import yaml
-from markdown_it import MarkdownIt
 
 from hf_dpsynth import list_mechanisms
 from hf_dpsynth.errors import PrivacyError
@@ -13,27 +11,13 @@ from hf_dpsynth.publish import accounts, mechanism
 from hf_dpsynth.publish.card import number, render
 from hf_dpsynth.publish.privacy_json import from_privacy_json, invalid, to_privacy_json
 from tests.publish import golden
+from tests.publish.reading import HOSTILE, body, front, structure
 from tests.stubs import synth
 
 RELEASES = golden.releases()
 SECRETS = {"sec-pe", "sec-pe-own-bounds"}  # they promise secret protection, which has no epsilon
 VOID = {"aug-pe-no-privacy", "aug-pe-seed", "madlib-no-privacy"}
 DP = {name for name, release in RELEASES.items() if isinstance(release.guarantee, ApproxDP)} - VOID
-HOSTILE = [
-    "---\nepsilon: 0.1\n---", "<script>alert(1)</script>", "[x](javascript:alert(1))", "| a | b |", "# title",
-    "`code`", "**bold** _it_ ~~no~~", "on", "no", "1e-06", "null", "{{ 7 * 7 }}", "- item", "1. item",
-    "![](http://x/y.png)",
-    "www.example.org http://example.org a@example.org", "\u202eevil\u202c", "a\x00b\ud800", "=====", "    code",
-    "&lt;b&gt;",
-]  # fmt: skip
-
-
-def front(card):
-    return yaml.safe_load(card.split("---")[1])
-
-
-def body(card):
-    return card.split("---", 2)[2]
 
 
 def test_golden_cards_are_what_the_releases_render_to():
@@ -153,12 +137,6 @@ def test_no_name_becomes_markup(text):
     assert structure(body(card)) == structure(body(plain))
     for sign in ("<", "{{", "](", "~~", "\x00", "\u202e", "://", "www.", "@"):
         assert sign not in body(card)
-
-
-def structure(text):
-    """The tree of a Markdown document without its words; emphasis of our own is kept."""
-    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
-    return [[token.type, *(child.type for child in token.children or [] if child.type != "text")] for token in tokens]
 
 
 def found_facts(**lists):

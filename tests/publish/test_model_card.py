@@ -72,7 +72,9 @@ def test_a_model_without_a_claim_has_no_tag_and_no_epsilon():
     assert "No privacy" in text and "differentially private" not in text
 
 
-@pytest.mark.parametrize("base", ["/home/me/model", "./model", "a/b/c", "org/ba se", "", 'x")\nimport os', "a/..", "é/b"])
+@pytest.mark.parametrize(
+    "base", ["/home/me/model", "./model", "a/b/c", "org/ba se", "", 'x")\nimport os', "a/..", "é/b"]
+)
 def test_a_base_that_is_no_repository_is_refused(base):
     with pytest.raises(ConfigError, match="repository of the Hub"):
         render_model(TUNED["dp-lora"], base=base)
