@@ -85,26 +85,30 @@ def rendered(
     if not (facts["privacy_unit"]["level"] and facts["privacy_unit"]["description"] and facts["adjacency"]):
         raise PrivacyError("a card states epsilon only with its privacy unit and adjacency; one of them is missing.")
     metric = facts["parameters"]["metric_dp"]
-    return _environment().get_template(template).render(
-        facts=shortened(facts),
-        front_matter=Markup(_front_matter(front)),
-        title=title,
-        sentence=sentence,
-        cumulative=cumulative.sentence(facts, number),
-        budget=cumulative.budget_sentence(facts, number),
-        epsilon=number(facts["parameters"]["epsilon"]),
-        delta=number(facts["parameters"]["delta"]),
-        metric=metric,
-        secret=shortened(facts)["parameters"]["secret_protection"],
-        scale=None if metric is None else number(metric["scale"]),
-        adjacency=adjacency(facts),
-        number=number,
-        covered=covered,
-        interval=interval,
-        synthetic=is_synthetic(facts),
-        drawn=facts["mechanisms"][0]["backend"] != "none",
-        load=_load(facts),
-        **more,
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            facts=shortened(facts),
+            front_matter=Markup(_front_matter(front)),
+            title=title,
+            sentence=sentence,
+            cumulative=cumulative.sentence(facts, number),
+            budget=cumulative.budget_sentence(facts, number),
+            epsilon=number(facts["parameters"]["epsilon"]),
+            delta=number(facts["parameters"]["delta"]),
+            metric=metric,
+            secret=shortened(facts)["parameters"]["secret_protection"],
+            scale=None if metric is None else number(metric["scale"]),
+            adjacency=adjacency(facts),
+            number=number,
+            covered=covered,
+            interval=interval,
+            synthetic=is_synthetic(facts),
+            drawn=facts["mechanisms"][0]["backend"] != "none",
+            load=_load(facts),
+            **more,
+        )
     )
 
 
@@ -253,7 +257,7 @@ def _configs(facts: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _place(start: str, paths: list[str]) -> str | list[str]:
-    """Return the files of a split by name, so that one that somebody adds is not loaded; of very many their pattern."""
+    """Return the files of a split by name, so that one which is added is not loaded; of very many their pattern."""
     if len(paths) > MOST:
         return f"{start}-*.parquet"
     return paths if len(paths) > 1 else paths[0]

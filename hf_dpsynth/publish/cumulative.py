@@ -129,8 +129,7 @@ def sentence(facts: dict[str, Any], digits: Any) -> str:
         digits (`Callable[[float], str]`): how numbers are written.
     """
     total, prior = facts["cumulative"], facts["cumulative"]["prior_releases"]
-    counted = f"{len(prior)} earlier releases and this one" if prior else "This release alone; no other was counted"
-    counted = counted.replace("1 earlier releases", "1 earlier release")
+    counted = f"{releases(len(prior))} and this one" if prior else "This release alone; no other was counted"
     if facts["definition"] == protection.DEFINITION:
         return f"{counted}. Guesses get better with every further release of the same secrets."
     scales = [entry["scale"] for entry in prior]
@@ -145,6 +144,11 @@ def sentence(facts: dict[str, Any], digits: Any) -> str:
         ", if the unknown assumptions of each hold" if any("conditional" in e["claim_status"] for e in prior) else ""
     )
     return f"{counted}: DP epsilon = {digits(total['epsilon'])} at delta = {digits(total['delta'])}{under}{so_far}."
+
+
+def releases(number: int) -> str:
+    """Return how many earlier releases there are."""
+    return "1 earlier release" if number == 1 else f"{number} earlier releases"
 
 
 def budget_sentence(facts: dict[str, Any], digits: Any) -> str:

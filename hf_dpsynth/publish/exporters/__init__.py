@@ -14,7 +14,8 @@ from hf_dpsynth.publish.exporters.croissant import Column, Place, columns_of, to
 from hf_dpsynth.publish.exporters.registry import to_registry, to_yaml
 from hf_dpsynth.publish.folder import LARGEST_CLAIM, PRIVACY, data_files, existing, read_json
 from hf_dpsynth.publish.hub import downloaded, is_repository
-from hf_dpsynth.publish.privacy_json import from_privacy_json, invalid, to_privacy_json, without_words
+from hf_dpsynth.publish.privacy_json import invalid, to_privacy_json
+from hf_dpsynth.publish.reading import from_privacy_json, without_words
 from hf_dpsynth.registry import closest
 from hf_dpsynth.store import file_digest
 

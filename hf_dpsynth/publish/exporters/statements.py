@@ -8,6 +8,7 @@ import json
 import unicodedata
 from typing import Any
 
+from hf_dpsynth.publish import cumulative
 from hf_dpsynth.publish.card import adjacency, number, sentence
 
 _OF_DATA_SETS = ("pure_dp", "approximate_dp", "zcdp", "rdp", "gdp")
@@ -68,7 +69,7 @@ def releases(facts: dict[str, Any]) -> str:
     """Return which releases were counted, and their total where it is one of differential privacy."""
     total = facts["cumulative"]
     prior = len(total["prior_releases"])
-    counted = f"{prior} earlier releases and this one" if prior else "this release alone; no other was counted"
+    counted = f"{cumulative.releases(prior)} and this one" if prior else "this release alone; no other was counted"
     if not is_differential_privacy(facts) or total["epsilon"] is None:
         return counted
     return f"{counted}; total epsilon {number(total['epsilon'])} at delta {number(total['delta'])}"
