@@ -1,7 +1,7 @@
 """Verbs on what a run left: card, verify, ledger, evaluate."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -9,7 +9,7 @@ from hf_dpsynth.cli.console import app, event_line, say, say_table
 from hf_dpsynth.metrics import list_metrics
 
 RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, or a folder with privacy.json.")]
-RunOrRepo = Annotated[str, typer.Argument(metavar="RUN_OR_REPO", help="The same, or the id of a dataset repository.")]
+RunOrRepo = Annotated[str, typer.Argument(metavar="RUN_OR_REPO", help="The same, or the id of a repository.")]
 Revision = Annotated[str | None, typer.Option(help="A branch, tag or commit of the repository.")]
 
 
@@ -22,11 +22,15 @@ def card_verb(run: RunFolder) -> None:
 
 
 @app.command("verify")
-def verify_verb(run: RunOrRepo, revision: Revision = None) -> None:
+def verify_verb(
+    run: RunOrRepo,
+    revision: Revision = None,
+    repo_type: Annotated[str | None, typer.Option(help="dataset or model, where both have this id.")] = None,
+) -> None:
     """Check schema, accounting and files of a run; exit 1 if wrong."""
     import hf_dpsynth
 
-    found = hf_dpsynth.verify(run, revision=revision)
+    found = hf_dpsynth.verify(run, revision=revision, repo_type=repo_type)
     for what in ("schema", "accounting_recomputed", "files_match"):
         say(f"{what.replace('_', ' ')}: {'yes' if getattr(found, what) else 'no'}")
     for line in found.findings:
@@ -39,26 +43,39 @@ def verify_verb(run: RunOrRepo, revision: Revision = None) -> None:
 
 @app.command("push")
 def push_verb(
-    run: RunFolder,
-    repo_id: Annotated[str, typer.Argument(metavar="REPO_ID", help="The dataset repository: owner/name.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run directory, a folder with privacy.json, or RUN/adapter.")
+    ],
+    repo_id: Annotated[str, typer.Argument(metavar="REPO_ID", help="The repository: owner/name.")],
+    config_name: Annotated[str | None, typer.Option(help="The configuration of the rows.")] = None,
+    postprocessing: Annotated[
+        str | None, typer.Option(help="What was done to the rows since the run, where they are others.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The rows, where they are not those of the run: a file or folder."),
+    ] = None,
     public: Annotated[bool, typer.Option("--public", help="Show a repository that is made to everybody.")] = False,
     revision: Annotated[str | None, typer.Option(help="The branch to write to; made when missing.")] = None,
     create_pr: Annotated[bool, typer.Option("--create-pr", help="Open a pull request instead.")] = False,
     commit_message: Annotated[str | None, typer.Option(help="The message of the commit.")] = None,
 ) -> None:
-    """Publish rows, card and claim of a run in one commit."""
+    """Publish rows or a model, card and claim in one commit."""
     import hf_dpsynth
+    from hf_dpsynth.inputs import load_input
     from hf_dpsynth.publish.folder import rows_in
+    from hf_dpsynth.publish.tuned import is_model_folder
 
-    commit = hf_dpsynth.push_to_hub(
-        rows_in(run),
-        repo_id,
-        release=hf_dpsynth.load_privacy(run),
-        private=not public,
-        revision=revision,
-        create_pr=create_pr,
-        commit_message=commit_message,
-    )
+    settings: dict[str, Any] = {
+        "private": not public, "revision": revision, "create_pr": create_pr, "commit_message": commit_message,
+        **({} if config_name is None else {"config_name": config_name}),
+        **({} if postprocessing is None else {"postprocessing": postprocessing}),
+    }  # fmt: skip
+    if data is None and is_model_folder(Path(run)):
+        commit = hf_dpsynth.push_to_hub(run, repo_id, **settings)
+    else:
+        rows = rows_in(run) if data is None else load_input(data)
+        commit = hf_dpsynth.push_to_hub(rows, repo_id, release=hf_dpsynth.load_privacy(run), **settings)
     say(f"published: {commit.pr_url or commit.commit_url}")
 
 

@@ -159,6 +159,8 @@ def _staged(
     Raises:
         ConfigError: there is no release, or it made other rows and no note says what was done to them.
     """
+    if hasattr(dataset, "save_pretrained"):
+        raise ConfigError(f"a {type(dataset).__name__} is pushed by the folder that the run wrote: 'RUN/adapter'.")
     found = release_of(dataset) if release is None else release
     if found is None:
         raise ConfigError(

@@ -43,3 +43,10 @@ def staged(model: Path, release: Release | None, folder: Path) -> Release:
     found = replace(release, is_model=True, files=listed, models=listed, rows=(), sampler=None)
     write_record(found, folder)
     return found
+
+
+def is_model_folder(folder: Path) -> bool:
+    """Return whether a folder holds a model, and no run."""
+    return not (folder / PRIVACY).exists() and any(
+        (folder / name).exists() for name in ("adapter_config.json", "config.json")
+    )

@@ -218,7 +218,8 @@ class Repo:
 
     def tampered(self, path, data):
         """Replace the content of a file in the newest commit of main, which keeps its sha, date and message."""
-        self.head.files[path] = File(data, self.head.files[path].lfs)
+        held = self.head.files.get(path)
+        self.head.files[path] = File(data, held is not None and held.lfs)
 
     def _apply(self, files, kind, value):
         path = value["path"].rstrip("/")
