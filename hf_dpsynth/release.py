@@ -187,7 +187,13 @@ class Release:
         text = self.guarantee.statement()
         if self.plan.insecure_noise:
             text = "NOT PRIVATE: the noise was drawn from a seed that anybody can use again."
-        return " ".join((text, *self.notes))
+        said = [text, *self.notes]
+        if self.postprocessing:
+            done = "; ".join(self.postprocessing)
+            said.append(f"The rows were changed afterwards ({done}): it holds if private data had no part in that.")
+        if self.earlier:
+            said.append(f"Published before in the same repository: {len(self.earlier)}; their losses add to this one.")
+        return " ".join(said)
 
     def to_json(self) -> dict[str, Any]:
         """Return the release as JSON values."""

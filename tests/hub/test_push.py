@@ -127,6 +127,7 @@ FAULTS = {
     ("status", 409): "(409)",
     ("status", 412): "(412)",
     ("status", 418): "HTTP 418",
+    ("status", 500): "HTTP 500",
     ("cut", 100): "the connection failed",
 }
 

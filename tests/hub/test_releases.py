@@ -117,6 +117,7 @@ push(short, release=rows.privacy, postprocessing=["texts of 5 letters left out",
 found = hf_dpsynth.verify("tester/reviews"); assert found.ok, found.findings
 release = hf_dpsynth.load_privacy("tester/reviews")
 assert release.added_columns == ("length",) and release.guarantee == rows.privacy.guarantee
+assert "texts of 5 letters left out" in release.statement()
 back = load_dataset("tester/reviews")["train"]
 assert back.column_names == short.column_names and short.privacy is None
 push(back, "tester/copy", release=release)
@@ -221,3 +222,21 @@ found = hf_dpsynth.verify("tester/second"); assert found.ok and any("budget" in 
     assert held["epsilon"] == 8 and held["delta"] == 1e-4 and held["runs"] == 2 and 3 < held["spent"] <= 5.5
     card = text(hub, "README.md", "tester/again")
     assert "stay within DP epsilon = 8 at delta = 0.0001 together" in card and "2 runs had reserved or spent" in card
+
+
+def test_names_that_yaml_would_change_stay_names(hub, client):
+    names = ["on", "1e-06", "null", "2024-01-01", "jä.1"]
+    client.call(
+        MADE
+        + f"""
+names = {names!r}
+for name in names: assert push(synth(), config_name=name)
+assert push(rows, "tester/splits", config_name="no")
+from datasets import DatasetDict
+for name in names: assert load_dataset("tester/reviews", name)["train"].num_rows == 12
+assert load_dataset("tester/splits")["train"].num_rows == 12
+assert hf_dpsynth.verify("tester/reviews").ok
+"""
+    )
+    configs = front(hub)["configs"]
+    assert [one["config_name"] for one in configs] == names and configs[0]["default"] is True
