@@ -11,9 +11,10 @@ from datasets import Dataset
 import hf_dpsynth
 from hf_dpsynth import recipe
 from hf_dpsynth.errors import ConfigError
+from tests.recipe_table import FOLDER, README, line
 from tests.stubs import StubEmbedder, StubGenerator, reviews, toy_vectors
 
-RECIPES = sorted((pathlib.Path(__file__).parents[1] / "recipes").glob("*.yaml"))
+RECIPES = sorted(FOLDER.glob("*.yaml"))
 TOLD = {"dp-eda": 2, "sentdp-select": 1}  # lines that each plan of a mechanism has
 BASE = "mechanism: aug-pe\nepsilon: 1\ndelta: 1e-6\nnum_rows: 100\n"
 
@@ -200,6 +201,7 @@ def test_each_recipe_of_the_house_plans_and_is_named_after_what_it_does(path):
     epsilon = found.arguments.get("epsilon")
     name = f"{found.data['path']}-{found.mechanism}" + ("" if epsilon is None else f"-eps{epsilon:g}")
     assert path.stem == name == found.out and len(plan.warnings) == TOLD.get(found.mechanism, 0)
+    assert line(path, found, plan) in README.read_text().splitlines()
     features = hf_dpsynth.data.load(found.data["path"])["train"].features
     assert found.arguments.get("labels", features["label"].names) == features["label"].names
 

@@ -1,6 +1,5 @@
 """The recipes of the papers: each plans without a network and without data, says its source, and names the Hub."""
 
-import pathlib
 import socket
 
 import pytest
@@ -10,8 +9,8 @@ from dp_accounting.pld import PLDAccountant
 import hf_dpsynth
 from hf_dpsynth import recipe
 from hf_dpsynth.models.catalog import HUB_ID
+from tests.recipe_table import FOLDER, README, line
 
-FOLDER = pathlib.Path(__file__).parents[1] / "recipes"
 PAPERS = sorted((FOLDER / "papers").glob("*.yaml"))
 SOURCES = ("Kurakin et al. 2023", "Gao et al.", "Arnold, Yesilbas & Weinzierl 2023", "Wang et al. 2025")
 ON_NO_HUB = {"openreview-sec-pe-ratio10"}
@@ -33,7 +32,9 @@ def test_each_plans_without_network_and_is_named_after_what_it_does(path, no_net
     epsilon = found.arguments.get("epsilon")
     end = f"ratio{plan.guarantee.r / plan.guarantee.p:g}" if epsilon is None else f"eps{epsilon:g}"
     assert path.stem == found.out and path.stem.endswith(f"-{found.mechanism}-{end}")
-    assert comment.removeprefix("# ").startswith(SOURCES)
+    assert (
+        comment.removeprefix("# ").startswith(SOURCES) and line(path, found, plan) in README.read_text().splitlines()
+    )
     sets = [found.data, *([found.arguments["public"]] if "public" in found.arguments else [])]
     assert all(HUB_ID.fullmatch(one["path"]) for one in sets) and all(
         one["path"].endswith(".csv") == (path.stem in ON_NO_HUB) for one in sets

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
-from guarantee import checked_rows, examples, model_folder, push, stop, test_examples, write_card
+from guarantee import checked_rows, examples, model_folder, public_name, push, stop, test_examples, write_card
 
 
 def arguments() -> argparse.Namespace:
@@ -110,7 +110,7 @@ def main() -> None:
         "library_name": "transformers",
         "pipeline_tag": "text-classification",
     }
-    write_card(asked.out, asked.dataset, commit, release, base, about)
+    write_card(asked.out, asked.dataset, commit, release, public_name(asked.model), about)
     print(f"saved: {asked.out}")
     if asked.push:
         push(asked.out, asked.push, asked.public)

@@ -75,7 +75,17 @@ def test_examples(source: str, split: str, text_column: str, label_column: str) 
 
 def model_folder(name: str) -> str:
     """Return a folder for a name of the catalogue; a path or a Hub id as it is."""
-    return str(hf_dpsynth.models.pull(name)) if name in {asset.name for asset in catalog.models()} else name
+    return str(hf_dpsynth.models.pull(name)) if name in _sources() else name
+
+
+def public_name(name: str) -> str:
+    """Return the Hub id of a base model; the last name of a folder, whose path is nobody else's business."""
+    source = _sources().get(name, name).removeprefix("https://huggingface.co/")
+    return Path(source).name if Path(source).is_dir() else source
+
+
+def _sources() -> dict[str, str]:
+    return {asset.name: asset.source for asset in catalog.models()}
 
 
 def write_card(
@@ -88,11 +98,11 @@ def write_card(
         repo_id (`str`): the data set on the Hub.
         commit (`str`): the commit of the data set.
         release (`Release`): of the data set.
-        base (`str`): the model that was tuned.
+        base (`str`): the public name of the model that was tuned.
         about (`dict`): further front matter, with a title.
     """
     title = about.pop("title")
-    named = {} if Path(base).is_dir() else {"base_model": base}
+    named = {"base_model": base} if catalog.HUB_ID.fullmatch(base) else {}
     front = {**named, **about, "datasets": [repo_id], "tags": ["trained-on-synthetic-data", release.plan.mechanism]}
     text = f"""---
 {yaml.safe_dump(front, sort_keys=False).strip()}

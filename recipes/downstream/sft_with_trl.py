@@ -12,7 +12,7 @@ import tempfile
 from typing import Any
 
 from datasets import Dataset
-from guarantee import checked_rows, examples, model_folder, push, test_examples, write_card
+from guarantee import checked_rows, examples, model_folder, public_name, push, test_examples, write_card
 
 
 def arguments() -> argparse.Namespace:
@@ -117,10 +117,12 @@ def main() -> None:
         if test:
             print(f"loss on {len(test)} test rows: {trainer.evaluate()['eval_loss']:.4f}, before {before:.4f}")
     show(trainer, asked.label_column, sorted(set(labels)), asked.new_tokens)
+    if asked.push:  # elsewhere the path of a folder leads nowhere
+        trainer.model.peft_config["default"].base_model_name_or_path = public_name(asked.model)
     trainer.model.save_pretrained(asked.out)
     trainer.processing_class.save_pretrained(asked.out)
     about = {"title": "A writer of texts by label", "library_name": "peft", "pipeline_tag": "text-generation"}
-    write_card(asked.out, asked.dataset, commit, release, base, about)
+    write_card(asked.out, asked.dataset, commit, release, public_name(asked.model), about)
     print(f"saved: {asked.out}")
     if asked.push:
         push(asked.out, asked.push, asked.public)

@@ -65,12 +65,13 @@ def test_a_classifier_learns_from_published_rows_and_is_pushed_with_its_source(c
 
 
 def test_a_language_model_learns_to_write_a_text_of_a_label(client):
-    said = run(client, "sft_with_trl.py", *WRITE)
+    said = run(client, "sft_with_trl.py", *WRITE, "--push", "tester/writer")
     after, before = (float(loss) for loss in re.search(r"loss on 40 test rows: (\S+), before (\S+)", said).groups())
     assert 0 < after < before - 0.1 and re.search(r"label neg: .*\nlabel pos: ", said)
-    kept = client.folder / "adapter"
-    assert (kept / "adapter_model.safetensors").exists()
-    assert yaml.safe_load((kept / "README.md").read_text().split("---")[1])["datasets"] == ["tester/reviews"]
+    files = client.hub.model("tester/writer").head.files
+    assert yaml.safe_load(files["README.md"].data.decode().split("---")[1])["datasets"] == ["tester/reviews"]
+    assert json.loads(files["adapter_config.json"].data)["base_model_name_or_path"] == "writer"
+    assert len(files["adapter_model.safetensors"].data) > 1000
 
 
 @pytest.mark.parametrize("script", ["classify_with_trainer.py", "sft_with_trl.py"])
