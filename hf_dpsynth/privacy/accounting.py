@@ -10,7 +10,7 @@ Su 2022.
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, reduce
 from typing import Any
 
@@ -105,7 +105,17 @@ def epsilon(event: DpEvent, delta: float, *, adjacency: str = "add-remove", disc
 
 @lru_cache(maxsize=1024)
 def _pld_epsilon(counts: frozenset[tuple[DpEvent, int]], delta: float, adjacency: str, discretisation: float) -> float:
-    """Compose in a fixed order, so that equal events cost exactly the same whichever way their tree was built."""
+    epsilon_at, _ = composed(counts, adjacency, discretisation)
+    return float(epsilon_at(delta))
+
+
+def composed(
+    counts: frozenset[tuple[DpEvent, int]], adjacency: str, discretisation: float
+) -> tuple[Callable[[float], float], Callable[[list[float]], Iterable[float]]]:
+    """Return epsilon as a function of delta, and deltas as a function of several epsilons.
+
+    Composed in a fixed order, so that equal events cost exactly the same whichever way their tree was built.
+    """
     ordered = sorted(counts, key=repr)
     ours = [(leaf, count) for leaf, count in ordered if isinstance(leaf, DiscreteGaussianDpEvent)]
     others = [(leaf, count) for leaf, count in ordered if not isinstance(leaf, DiscreteGaussianDpEvent)]
@@ -114,10 +124,12 @@ def _pld_epsilon(counts: frozenset[tuple[DpEvent, int]], delta: float, adjacency
         accountant = PLDAccountant(RELATIONS[adjacency], value_discretization_interval=discretisation)
         if not accountant.supports(event):
             raise PrivacyError(f"{_names(Counter(dict(others)))} has no privacy loss distribution under {adjacency}.")
-        return float(accountant.compose(event).get_epsilon(delta))
+        accountant.compose(event)
+        return accountant.get_epsilon, accountant.get_delta
     parts = [_discrete_gaussian_pld(leaf, discretisation).self_compose(count) for leaf, count in ours]
     parts += [_gaussian_pld(leaf, adjacency, discretisation).self_compose(count) for leaf, count in others]
-    return float(reduce(lambda total, part: total.compose(part), parts).get_epsilon_for_delta(delta))
+    total = reduce(lambda total, part: total.compose(part), parts)
+    return total.get_epsilon_for_delta, total.get_delta_for_epsilon
 
 
 def _names(counts: Counter[DpEvent]) -> str:
@@ -162,11 +174,21 @@ def rdp_epsilon(event: DpEvent, delta: float, *, adjacency: str = "add-remove") 
     counts = leaves(event)
     if any(isinstance(leaf, NonPrivateDpEvent) for leaf in counts):
         return math.inf
-    others = Counter({leaf: count for leaf, count in counts.items() if not hasattr(leaf, "rho")})
-    rho = sum(leaf.rho * count for leaf, count in counts.items() if leaf not in others)
     delta -= extra_delta(event)
     if delta <= 0:
         return math.inf
+    accountant = rdp_accountant(counts, adjacency)
+    return float(accountant.get_epsilon(delta)) if counts else 0.0
+
+
+def rdp_accountant(counts: Counter[DpEvent], adjacency: str) -> RdpAccountant:
+    """Return an accountant that has composed events, each with its cost in zCDP where it has one.
+
+    Raises:
+        PrivacyError: an event has no RDP under this relation.
+    """
+    others = Counter({leaf: count for leaf, count in counts.items() if not hasattr(leaf, "rho")})
+    rho = sum(leaf.rho * count for leaf, count in counts.items() if leaf not in others)
     if others and adjacency == "replace-one":
         raise PrivacyError(f"{_names(others)} has no RDP here under replace-one adjacency; use another relation.")
     relation = RELATIONS["zero-out" if adjacency == "replace-one" else adjacency]
@@ -181,7 +203,7 @@ def rdp_epsilon(event: DpEvent, delta: float, *, adjacency: str = "add-remove") 
         accountant.compose(compose(others))
     finally:
         absl.removeFilter(kept)
-    return float(accountant.get_epsilon(delta)) if counts else 0.0
+    return accountant
 
 
 def gaussian_mu(epsilon_target: float, delta: float) -> float:

@@ -129,17 +129,17 @@ def _recomputed(facts: dict[str, Any], event: DpEvent, counts: Counter[DpEvent],
     accounting = facts["accounting"]
     adjacency = facts["adjacency"].replace("_", "-")
     if accounting["accountant"] in ("rdp", "zcdp"):
-        excess = _excess(counts, 1.0)
-        return excess or rdp_epsilon(event, delta, adjacency=adjacency)
+        over = excess(counts, 1.0)
+        return over or rdp_epsilon(event, delta, adjacency=adjacency)
     if accounting["accountant"] != "pld":
         return f"accounting.accountant: {short(accounting['accountant'])} cannot be recomputed by this version"
     interval = accounting["discretisation"]["interval"]
     if interval is None:
         return "accounting.discretisation.interval: null; the accountant pld needs a number"
-    return _excess(counts, interval) or epsilon(event, delta, adjacency=adjacency, discretisation=float(interval))
+    return excess(counts, interval) or epsilon(event, delta, adjacency=adjacency, discretisation=float(interval))
 
 
-def _excess(counts: Counter[DpEvent], interval: float) -> str:
+def excess(counts: Counter[DpEvent], interval: float) -> str:
     """Return why the events are out of the bounds within which they are recomputed, or nothing."""
     cells, total_noise = 0.0, 0.0
     for leaf, count in counts.items():
