@@ -18,6 +18,7 @@ from markupsafe import Markup
 from hf_dpsynth.errors import PrivacyError
 from hf_dpsynth.guarantees import digits
 from hf_dpsynth.publish import cumulative, protection
+from hf_dpsynth.publish.pictures import captions
 from hf_dpsynth.publish.privacy_json import to_privacy_json
 from hf_dpsynth.publish.shortened import LONGEST, MOST, kinds, shortened
 from hf_dpsynth.release import Release
@@ -54,21 +55,32 @@ def render_release(release: Release) -> str:
     return render(to_privacy_json(release))
 
 
-def render(facts: dict[str, Any]) -> str:
+def render(facts: dict[str, Any], *, pictures: bool = False) -> str:
     """Return the card of the facts in a privacy.json.
 
     Args:
         facts (`dict`): what `to_privacy_json` made.
+        pictures (`bool`, defaults to `False`): whether it shows those of `pictures.pictures`, which must lie beside
+            it then.
     Returns:
         `str`: front matter and Markdown. Public.
     Raises:
         PrivacyError: the facts state an epsilon without a unit or an adjacency.
     """
-    return rendered("card.md.jinja", facts, front_matter(facts), title=title(facts), sentence=sentence(facts))
+    return rendered(
+        "card.md.jinja", facts, front_matter(facts), title=title(facts), sentence=sentence(facts), pictures=pictures
+    )
 
 
 def rendered(
-    template: str, facts: dict[str, Any], front: dict[str, Any], *, title: str, sentence: str, **more: Any
+    template: str,
+    facts: dict[str, Any],
+    front: dict[str, Any],
+    *,
+    title: str,
+    sentence: str,
+    pictures: bool = False,
+    **more: Any,
 ) -> str:
     """Return a card, of rows or of a model, from its template.
 
@@ -78,6 +90,7 @@ def rendered(
         front (`dict`): the front matter.
         title (`str`): the heading of the card.
         sentence (`str`): the claim.
+        pictures (`bool`, defaults to `False`): whether it shows pictures.
         **more (`Any`): what a template needs besides.
     Raises:
         PrivacyError: the facts state an epsilon without a unit or an adjacency.
@@ -107,6 +120,7 @@ def rendered(
             synthetic=is_synthetic(facts),
             drawn=facts["mechanisms"][0]["backend"] != "none",
             load=_load(facts),
+            pictures={Markup(name): words for name, words in captions(facts).items()} if pictures else {},
             **more,
         )
     )

@@ -32,13 +32,14 @@ _FORMS = {
 }
 
 
-def render_model(facts: dict[str, Any], *, base: str | None) -> str:
+def render_model(facts: dict[str, Any], *, base: str | None, pictures: bool = False) -> str:
     """Return the card of a model that a release tuned.
 
     Args:
         facts (`dict`): what `to_privacy_json` made of a release of `dp-lora`, `dp-prompt-tuning` or `dp-full`.
         base (`str`, *optional*): the base model, a repository of the Hub; None where it is a folder of this machine,
             whose name is of no use to others.
+        pictures (`bool`, defaults to `False`): whether it shows those of `pictures.pictures`.
     Returns:
         `str`: front matter and Markdown. Public.
     Raises:
@@ -56,6 +57,7 @@ def render_model(facts: dict[str, Any], *, base: str | None) -> str:
         model_front_matter(facts, base=base),
         title=f"Language model tuned with {facts['mechanisms'][0]['name']}",
         sentence=model_sentence(facts),
+        pictures=pictures,
         base=base,
         adapter=form.library == "peft",
         what=f"The files hold {form.what} a language model.",
