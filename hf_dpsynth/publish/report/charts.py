@@ -3,6 +3,7 @@
 `lengths` also draws the private page's comparison; what it is given decides how sensitive its figure is.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
@@ -16,6 +17,7 @@ from hf_dpsynth.publish.report import texts
 from hf_dpsynth.publish.report.budget import Spent
 from hf_dpsynth.publish.report.facts import PublicFacts, Share
 from hf_dpsynth.publish.report.numerals import NONE, figure, loss, percent
+from hf_dpsynth.publish.shortened import MOST
 
 _SIZE = (4.2, 2.7)
 _MOST_CELLS, _FEWEST_CELLS = 24, 7
@@ -206,8 +208,14 @@ def _shares(largest: Sequence[Share], count: int, total: int) -> str:
 
 
 def labels_table(shares: Sequence[Share]) -> Table:
-    """Return the labels with their rows."""
+    """Return the labels with their rows; of more than 50, those with the most rows, and all others as one."""
     total = sum(share.rows for share in shares) or 1
+    if len(shares) > MOST:
+        order = sorted(shares, key=lambda share: -share.rows)
+        rest = order[MOST:]
+        declared = [share.declared for share in rest if share.declared is not None]
+        others = Share(f"{len(rest):,} more labels", sum(one.rows for one in rest), math.fsum(declared) or None)
+        shares = [*order[:MOST], others]
     rows = tuple(
         (
             share.label,

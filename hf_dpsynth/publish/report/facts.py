@@ -18,6 +18,7 @@ from hf_dpsynth.publish.card import is_synthetic
 from hf_dpsynth.publish.privacy_json import to_privacy_json
 from hf_dpsynth.publish.report import texts
 from hf_dpsynth.publish.report.budget import Spent, spending
+from hf_dpsynth.publish.shortened import MOST
 from hf_dpsynth.release import Release
 
 _FEW = 30
@@ -210,6 +211,8 @@ def _limits_of_columns(release: Release) -> list[str]:
     elif len(release.plan.labels) == 1 and release.plan.labels[0]:
         found.append("There is a single label.")
     if release.plan.kept_columns:
-        names = ", ".join(release.plan.kept_columns)
+        kept = release.plan.kept_columns
+        more = f" and {len(kept) - MOST:,} more" if len(kept) > MOST else ""
+        names = ", ".join(kept[:MOST]) + more
         found.append(f"Columns that were copied in clear are not protected, and not shown on this page: {names}.")
     return found

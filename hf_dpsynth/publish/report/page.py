@@ -24,6 +24,7 @@ from hf_dpsynth.publish.report.comparisons import scores_table
 from hf_dpsynth.publish.report.facts import PublicFacts
 from hf_dpsynth.publish.report.numerals import NONE, anything, figure, loss, percent
 from hf_dpsynth.publish.report.private import PrivateFacts
+from hf_dpsynth.publish.shortened import shortened
 
 _SECRET = "Secret protection, not differential privacy"
 _STATUS = {
@@ -110,7 +111,7 @@ def _context(facts: PublicFacts, figures: Mapping[str, Figure], deniability: Den
         "light": asdict(LIGHT),
         "dark": asdict(DARK),
         "facts": facts,
-        "claim": claim,
+        "claim": shortened(claim),
         "metric": metric,
         "secret": claim["parameters"]["secret_protection"],
         "tone": tone,
