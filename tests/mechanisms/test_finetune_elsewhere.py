@@ -7,6 +7,7 @@ import pathlib
 import pytest
 import yaml
 from datasets import Dataset
+from markdown_it import MarkdownIt
 
 import hf_dpsynth
 from hf_dpsynth.mechanisms.finetune.model_card import model_card
@@ -194,6 +195,20 @@ def test_the_model_card_carries_the_guarantee_and_metadata_that_the_hub_reads(tu
     if mechanism != "dp-full":
         written = json.loads(pathlib.Path("run/adapter/adapter_config.json").read_text())
         assert written["base_model_name_or_path"] == base and written["task_type"] == "CAUSAL_LM"
+
+
+@pytest.mark.parametrize("words", ["a | b\n## title\n`code` {label}", "<b>{label}</b>", "[x](http://x) {label} ***"])
+def test_a_template_stays_in_its_cell_of_the_model_card(words):
+    def tokens(template):
+        params = {"batch_size": 10, "prompt_template": template}
+        plan = hf_dpsynth.plan("dp-lora", epsilon=math.inf, num_records=100, num_rows=2, params=params)
+        text = model_card(plan, "somebody/a-model").split("---", 2)[2]
+        found = MarkdownIt("commonmark").enable("table").parse(text)
+        return [
+            [token.type, *(child.type for child in token.children or [] if child.type != "text")] for token in found
+        ]
+
+    assert tokens(words) == tokens("{label}")
 
 
 def test_a_base_model_of_the_hub_is_named_in_the_metadata():

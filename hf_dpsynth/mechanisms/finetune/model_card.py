@@ -7,6 +7,13 @@ import yaml
 from hf_dpsynth.plans import Plan
 
 _NOT_PRIVATE = "NOT PRIVATE: the noise was drawn from a seed that anybody can use again."
+_WORDS = frozenset(" .,:;()/'=+-%")
+
+
+def _plain(text: str) -> str:
+    """Write what Markdown or HTML could read as a sign as an entity, on one line: a template may hold anything."""
+    line = " ".join(text.split())
+    return "".join(sign if sign.isalnum() or sign in _WORDS else f"&#{ord(sign)};" for sign in line)
 
 
 def model_card(plan: Plan, base: str) -> str:
@@ -18,7 +25,7 @@ def model_card(plan: Plan, base: str) -> str:
     Returns:
         `str`: front matter and Markdown. Public.
     """
-    statement = _NOT_PRIVATE if plan.insecure_noise else plan.guarantee.statement()
+    statement = _plain(_NOT_PRIVATE if plan.insecure_noise else plan.guarantee.statement())
     lora = plan.mechanism != "dp-full"
     # a folder of this machine is no name of a model elsewhere, and the Hub refuses it
     front = {
@@ -27,7 +34,7 @@ def model_card(plan: Plan, base: str) -> str:
         "pipeline_tag": "text-generation",
         "tags": [plan.mechanism, *(["lora"] if plan.mechanism == "dp-lora" else [])],
     }
-    params = "\n".join(f"| {name} | `{value}` |" for name, value in plan.params.items())
+    params = "\n".join(f"| {name} | {_plain(str(value))} |" for name, value in plan.params.items())
     loader = "AutoPeftModelForCausalLM" if lora else "AutoModelForCausalLM"
     library = "peft" if lora else "transformers"
     return f"""---
@@ -44,7 +51,7 @@ Whatever is sampled from this model carries the same guarantee: that is post-pro
 
 | parameter | value |
 |---|---|
-| noise_multiplier | `{plan.noise_multiplier}` |
+| noise_multiplier | {plan.noise_multiplier} |
 {params}
 
 ```python
