@@ -7,12 +7,12 @@ Every value is escaped, so that no name can become Markdown, HTML or front matte
 import json
 import re
 import unicodedata
-from functools import cache
+from functools import lru_cache
 from importlib import resources
 from typing import Any
 
 import yaml
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from hf_dpsynth.errors import PrivacyError
@@ -26,6 +26,7 @@ from hf_dpsynth.release import Release
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./*-]*( [A-Za-z0-9_./*<-]+)*")
 _YAML_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
 _FENCE = "---"
+_CARD = "card.md.jinja"  # the template that others extend
 # a split that `datasets` knows no such name for would keep it from reading any
 _SPLIT = re.compile(r"([^/]+)/(\w+(?:\.\w+)*)-\d{5}-of-\d{5}\.parquet")
 _DEFAULT = "data"  # the folder of the configuration that is called default
@@ -67,9 +68,7 @@ def render(facts: dict[str, Any], *, pictures: bool = False) -> str:
     Raises:
         PrivacyError: the facts state an epsilon without a unit or an adjacency.
     """
-    return rendered(
-        "card.md.jinja", facts, front_matter(facts), title=title(facts), sentence=sentence(facts), pictures=pictures
-    )
+    return rendered(_CARD, facts, front_matter(facts), title=title(facts), sentence=sentence(facts), pictures=pictures)
 
 
 def rendered(
@@ -98,37 +97,36 @@ def rendered(
     if not (facts["privacy_unit"]["level"] and facts["privacy_unit"]["description"] and facts["adjacency"]):
         raise PrivacyError("a card states epsilon only with its privacy unit and adjacency; one of them is missing.")
     metric = facts["parameters"]["metric_dp"]
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            facts=shortened(facts),
-            front_matter=Markup(_front_matter(front)),
-            title=title,
-            sentence=sentence,
-            cumulative=cumulative.sentence(facts, number),
-            budget=cumulative.budget_sentence(facts, number),
-            epsilon=number(facts["parameters"]["epsilon"]),
-            delta=number(facts["parameters"]["delta"]),
-            metric=metric,
-            secret=shortened(facts)["parameters"]["secret_protection"],
-            scale=None if metric is None else number(metric["scale"]),
-            adjacency=adjacency(facts),
-            number=number,
-            covered=covered,
-            interval=interval,
-            synthetic=is_synthetic(facts),
-            drawn=facts["mechanisms"][0]["backend"] != "none",
-            load=_load(facts),
-            pictures={Markup(name): words for name, words in captions(facts).items()} if pictures else {},
-            **more,
-        )
+    sources = tuple((name, _template(name)) for name in dict.fromkeys((_CARD, template)))
+    found = _environment(sources).get_template(template)
+    return found.render(
+        facts=shortened(facts),
+        front_matter=Markup(_front_matter(front)),
+        title=title,
+        sentence=sentence,
+        cumulative=cumulative.sentence(facts, number),
+        budget=cumulative.budget_sentence(facts, number),
+        epsilon=number(facts["parameters"]["epsilon"]),
+        delta=number(facts["parameters"]["delta"]),
+        metric=metric,
+        secret=shortened(facts)["parameters"]["secret_protection"],
+        scale=None if metric is None else number(metric["scale"]),
+        adjacency=adjacency(facts),
+        number=number,
+        covered=covered,
+        interval=interval,
+        synthetic=is_synthetic(facts),
+        drawn=facts["mechanisms"][0]["backend"] != "none",
+        load=_load(facts),
+        pictures={Markup(name): words for name, words in captions(facts).items()} if pictures else {},
+        **more,
     )
 
 
-@cache
-def _environment() -> Environment:
-    loader = FunctionLoader(_template)
+@lru_cache(maxsize=4)
+def _environment(sources: tuple[tuple[str, str], ...]) -> Environment:
+    """Return an environment of templates by name; compiled once."""
+    loader = DictLoader(dict(sources))
     return Environment(
         loader=loader, autoescape=True, finalize=_escaped, undefined=StrictUndefined, keep_trailing_newline=True
     )

@@ -9,6 +9,9 @@ from typing import Any
 
 MOST = 50  # entries of one list
 LONGEST = 2_000  # characters of one value
+_UNCOVERED = {"uses_private_data": True, "accounted": False}
+_METRIC: dict[str, Any] = {"metric": "unnamed", "value": None, **_UNCOVERED}  # what lacks a field claims nothing
+_AUDIT: dict[str, Any] = {"attack": "unnamed", "ci": None, **_METRIC}
 _WHERE = "which privacy.json lists"
 
 
@@ -30,8 +33,8 @@ def shortened(facts: dict[str, Any]) -> dict[str, Any]:
         "mechanisms": [{**one, "params": _params(one["params"])} for one in facts["mechanisms"]],
         "parameters": {**parameters, "secret_protection": secret and {**secret, "kinds": kinds(secret["kinds"])}},
         "public_inputs": _entries(facts["public_inputs"], "id", kind="models", overlap_with_private="unknown"),
-        "evaluation": _entries(facts["evaluation"], "metric", uses_private_data=True, accounted=False),
-        "audit": _entries(facts["audit"], "attack", metric="", uses_private_data=True, accounted=False),
+        "evaluation": _entries([{**_METRIC, **one} for one in facts["evaluation"]], "metric", **_UNCOVERED),
+        "audit": _entries([{**_AUDIT, **one} for one in facts["audit"]], "attack", metric="", **_UNCOVERED),
     }
 
 
