@@ -6,7 +6,10 @@ from typing import Any
 from hf_dpsynth.errors import HfDpsynthError
 from hf_dpsynth.publish import accounts, cumulative
 from hf_dpsynth.publish.accounts import short
-from hf_dpsynth.publish.folder import LARGEST_BYTES, LARGEST_CLAIM, read_json
+from hf_dpsynth.publish.folder import LARGEST_BYTES, LARGEST_CLAIM, PRIVACY, read_json
+from hf_dpsynth.publish.pictures import PRIVACY as PRIVACY_PICTURE
+from hf_dpsynth.publish.pictures import SPLIT as SPLIT_PICTURE
+from hf_dpsynth.publish.pictures import pictures
 from hf_dpsynth.publish.privacy_json import MOST_FINDINGS, invalid
 from hf_dpsynth.publish.recipe_text import RECIPE, SCRIPT, SCRIPT_TEXT, recipe_text
 from hf_dpsynth.publish.repository import EARLIER
@@ -86,3 +89,21 @@ def models(folder: Path, release: Release | None) -> list[str]:
     if there and len(there) != len(release.models):
         return ["release.json: a file of the model is missing"]
     return [f"{short(name)}: sha256 differs" for name, digest, path in there if file_digest(path) != digest]
+
+
+def has_pictures(folder: Path) -> bool:
+    """Return whether pictures of a card lie beside it."""
+    return any((folder / name).is_file() for name in (PRIVACY_PICTURE, SPLIT_PICTURE))
+
+
+def drawn(folder: Path, facts: dict[str, Any]) -> list[str]:
+    """Compare the pictures of a card with what the facts draw."""
+    if not has_pictures(folder):
+        return []
+    implied, found = pictures(facts), []
+    for name in (PRIVACY_PICTURE, SPLIT_PICTURE):
+        path, svg = folder / name, implied.get(name)
+        held = path.read_bytes()[:LARGEST_BYTES] if path.is_file() and not path.is_symlink() else None
+        if held != svg:
+            found.append(f"{name}: {'missing' if held is None else f'not what {PRIVACY} draws'}")
+    return found

@@ -18,8 +18,8 @@ from hf_dpsynth.errors import ConfigError, HfDpsynthError, PrivacyError
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.event_json import event_from_json
 from hf_dpsynth.privacy.ledger import Charge
-from hf_dpsynth.publish.card import render
-from hf_dpsynth.publish.privacy_json import base_of, invalid, is_model, to_privacy_json
+from hf_dpsynth.publish.model_card import card_of
+from hf_dpsynth.publish.privacy_json import invalid, to_privacy_json
 from hf_dpsynth.publish.reading import after_the_run, from_privacy_json, without_words
 from hf_dpsynth.publish.readme import OURS
 from hf_dpsynth.release import Release, Rows, rows_of
@@ -290,19 +290,10 @@ def write_record(release: Release, folder: Path) -> None:
     claim = _bytes(facts)
     files = {RELEASE: _bytes(to_record(release)), PRIVACY: claim}
     if not ((folder / CARD).exists() and _same(folder / PRIVACY, claim)):
-        files = {CARD: rendered(facts).encode("utf-8"), **files}
+        files = {CARD: card_of(facts).encode("utf-8"), **files}
     for name, data in files.items():
         if not _same(folder / name, data):
             write_whole(folder / name, data)
-
-
-def rendered(facts: dict[str, Any]) -> str:
-    """Return the card of a release of rows or of a model."""
-    if not is_model(facts):
-        return render(facts)
-    from hf_dpsynth.publish.model_card import render_model
-
-    return render_model(facts, base=base_of(facts))
 
 
 def _same(path: Path, data: bytes) -> bool:

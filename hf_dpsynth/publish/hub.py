@@ -16,7 +16,12 @@ from typing import Any
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.logging import get_logger
 from hf_dpsynth.publish import cumulative, tuned
-from hf_dpsynth.publish.folder import PRIVACY, read_json, save, splits_in, write_record
+from hf_dpsynth.publish.beside import has_pictures
+from hf_dpsynth.publish.folder import CARD, PRIVACY, read_json, save, splits_in, write_record
+from hf_dpsynth.publish.model_card import card_of
+from hf_dpsynth.publish.pictures import FIGURES, pictures
+from hf_dpsynth.publish.pictures import PRIVACY as PRIVACY_PICTURE
+from hf_dpsynth.publish.pictures import SPLIT as SPLIT_PICTURE
 from hf_dpsynth.publish.privacy_json import to_privacy_json
 from hf_dpsynth.publish.recipe_text import RECIPE, SCRIPT, SCRIPT_TEXT, recipe_text
 from hf_dpsynth.publish.repository import EARLIER, Repository, told
@@ -29,7 +34,7 @@ OF_A_STREAM = "The rows were read from a stream once, when they were published."
 _DEFAULT, _DATA = "default", "data"
 _OWNER_AND_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _CONFIG = re.compile(r"\w[\w.-]*")
-_TAKEN = ("data", "figures", "adapter", EARLIER)
+_TAKEN = ("data", FIGURES, "adapter", EARLIER)
 logger = get_logger(__name__)
 
 
@@ -100,7 +105,7 @@ def push_to_hub(
             repository = Repository(repo_id, "model" if model else "dataset", token, revision, create_pr=create_pr)
             fresh = repository.make()
             repository.look(old)
-            stale = _add_earlier(repository, found, folder, old, part)
+            stale = _add_earlier(repository, found, folder, old, part) | _draw(repository, folder)
             commit = repository.commit(folder, old, stale, message)
             if fresh and not private:
                 repository.show()
@@ -272,6 +277,16 @@ def _add_earlier(repository: Repository, found: Release, folder: Path, old: Path
             (folder / EARLIER / f"{held['guarantee_id']}.json").write_bytes((old / PRIVACY).read_bytes())
     names = {f"{EARLIER}/{one.guarantee_id}.json" for one in before}
     return stale | {name for name in repository.names if name.startswith(f"{EARLIER}/") and name not in names}
+
+
+def _draw(repository: Repository, folder: Path) -> set[str]:
+    """Write the pictures of the card and the card that shows them; return pictures of before."""
+    facts = read_json(folder / PRIVACY)
+    for name, svg in pictures(facts).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(svg)
+    (folder / CARD).write_text(card_of(facts, pictures=has_pictures(folder)), encoding="utf-8")
+    return repository.names & {PRIVACY_PICTURE, SPLIT_PICTURE}
 
 
 def _files(facts: dict[str, Any]) -> tuple[tuple[str, str], ...]:

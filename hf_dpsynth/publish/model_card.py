@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.publish import card
+from hf_dpsynth.publish.privacy_json import base_of, is_model
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9_](?:[\w.-]{0,94}[\w])?(/[A-Za-z0-9_](?:[\w.-]{0,94}[\w])?)?", re.ASCII)
 
@@ -63,6 +64,23 @@ def render_model(facts: dict[str, Any], *, base: str | None, pictures: bool = Fa
         what=f"The files hold {form.what} a language model.",
         load_model=_load(form, base),
     )
+
+
+def card_of(facts: dict[str, Any], *, pictures: bool = False) -> str:
+    """Return the card of a release, of rows or of a model.
+
+    Args:
+        facts (`dict`): what `to_privacy_json` made.
+        pictures (`bool`, defaults to `False`): whether it shows those of `pictures.pictures`.
+    """
+    if is_model(facts):
+        return render_model(facts, base=base_of(facts), pictures=pictures)
+    return card.render(facts, pictures=pictures)
+
+
+def front_of(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the front matter of that card."""
+    return model_front_matter(facts, base=base_of(facts)) if is_model(facts) else card.front_matter(facts)
 
 
 def model_front_matter(facts: dict[str, Any], *, base: str | None) -> dict[str, Any]:

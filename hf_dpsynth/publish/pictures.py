@@ -22,7 +22,8 @@ from hf_dpsynth.privacy.profiles import profile
 from hf_dpsynth.privacy.secrets import reached
 from hf_dpsynth.publish import accounts, protection
 
-PRIVACY, SPLIT = "figures/privacy.svg", "figures/split.svg"
+FIGURES = "figures"
+PRIVACY, SPLIT = f"{FIGURES}/privacy.svg", f"{FIGURES}/split.svg"
 _STEPS = 48
 _COARSER = 5
 _MOST_BARS = 8

@@ -25,7 +25,7 @@ from hf_dpsynth.privacy.accounting import leaves
 from hf_dpsynth.privacy.event_json import event_from_json
 from hf_dpsynth.publish import accounts, beside, cumulative, mechanism
 from hf_dpsynth.publish.accounts import READING, short
-from hf_dpsynth.publish.card import claims, front_matter
+from hf_dpsynth.publish.card import claims
 from hf_dpsynth.publish.folder import (
     CARD,
     LARGEST_BYTES,
@@ -36,11 +36,11 @@ from hf_dpsynth.publish.folder import (
     existing,
     from_record,
     read_json,
-    rendered,
     shards_of,
 )
 from hf_dpsynth.publish.hub import downloaded, is_repository
-from hf_dpsynth.publish.privacy_json import MOST_FINDINGS, base_of, invalid, is_model, to_privacy_json
+from hf_dpsynth.publish.model_card import card_of, front_of
+from hf_dpsynth.publish.privacy_json import MOST_FINDINGS, invalid, is_model, to_privacy_json
 from hf_dpsynth.publish.reading import from_privacy_json, without_words
 from hf_dpsynth.publish.readme import FIELDS, parts, with_kept_text, without_kept_text
 from hf_dpsynth.publish.repository import WEIGHTS
@@ -231,6 +231,7 @@ def _others(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
     recipe, unread = beside.recipe(folder, release)
     unseen += unread
     found += [*before, *card, *broken, *recipe, *beside.models(folder, release)]
+    found += beside.drawn(folder, facts) if same else []
     found += [*_plan(folder, facts, base, view), *_ledger(folder, base)]
     if release is not None:
         found += _charges(RELEASE, leaves(base.plan.event), [(row.event, 1) for row in release.charges])
@@ -283,7 +284,7 @@ def _card(folder: Path, facts: dict[str, Any], *, same: bool) -> list[str]:
     if path.stat().st_size > LARGEST_BYTES:
         return [f"{CARD}: more than {LARGEST_BYTES} bytes"]
     text = path.read_bytes().decode("utf-8", "replace").replace("\r\n", "\n")
-    expected = rendered(facts)
+    expected = card_of(facts, pictures=beside.has_pictures(folder))
     if text == expected or text.rstrip() == with_kept_text(expected, text).rstrip():
         return []
     text = without_kept_text(text)
@@ -309,12 +310,7 @@ def _front(text: str, facts: dict[str, Any]) -> list[str]:
             actual = {name: value for name, value in actual.items() if name not in FIELDS}
     except (yaml.YAMLError, ValueError, RecursionError):
         return [f"{start}no YAML"]
-    expected = front_matter(facts)
-    if is_model(facts):
-        from hf_dpsynth.publish.model_card import model_front_matter
-
-        expected = model_front_matter(facts, base=base_of(facts))
-    return _contradictions(start, expected, actual)
+    return _contradictions(start, front_of(facts), actual)
 
 
 def _release(folder: Path, facts: dict[str, Any], view: _View) -> tuple[Release | None, list[str]]:
