@@ -25,6 +25,12 @@ from hf_dpsynth.privacy.ledger import Charge
 
 _releases: dict[int, tuple["Release", Any]] = {}
 _BLOCK = 1000
+STREAM_NOTES = (
+    "A stream: its rows are made when they are read, so this record has no digest of them and no file of them can be "
+    "matched with it.",
+    "Each reading gives the same rows as long as the source yields the same rows in the same order; a row that comes "
+    "at another place is one more release of it.",
+)
 
 
 @dataclass(frozen=True)

@@ -31,15 +31,9 @@ from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.budget import PrivacyBudget
 from hf_dpsynth.privacy.keys import Key
 from hf_dpsynth.privacy.records import PrivateTexts
-from hf_dpsynth.release import Release, budget_state, remember
+from hf_dpsynth.release import STREAM_NOTES, Release, budget_state, remember
 from hf_dpsynth.run import opened
 
-NOTES = (
-    "A stream: its rows are made when they are read, so this record has no digest of them and no file of them can be "
-    "matched with it.",
-    "Each reading gives the same rows as long as the source yields the same rows in the same order; a row that comes "
-    "at another place is one more release of it.",
-)
 _OPEN = (  # their rows are those of their shards, one after the other
     iterable_dataset.ExamplesIterable,
     iterable_dataset.ArrowExamplesIterable,
@@ -132,7 +126,7 @@ def release(
             plan=plan,
             guarantee=plan.guarantee,
             charges=ledger.charges(),
-            notes=NOTES,
+            notes=STREAM_NOTES,
             guarantee_id=ledger.run_id,
             budget=budget_state(budget),
         )

@@ -19,7 +19,7 @@ from hf_dpsynth.errors import PrivacyError
 from hf_dpsynth.guarantees import digits
 from hf_dpsynth.publish import cumulative, protection
 from hf_dpsynth.publish.pictures import captions
-from hf_dpsynth.publish.privacy_json import to_privacy_json
+from hf_dpsynth.publish.privacy_json import is_model, to_privacy_json
 from hf_dpsynth.publish.shortened import LONGEST, MOST, kinds, shortened
 from hf_dpsynth.release import Release
 
@@ -96,31 +96,33 @@ def rendered(
     """
     if not (facts["privacy_unit"]["level"] and facts["privacy_unit"]["description"] and facts["adjacency"]):
         raise PrivacyError("a card states epsilon only with its privacy unit and adjacency; one of them is missing.")
-    metric = facts["parameters"]["metric_dp"]
     sources = tuple((name, _template(name)) for name in dict.fromkeys((_CARD, template)))
-    found = _environment(sources).get_template(template)
-    return found.render(
-        facts=shortened(facts),
-        front_matter=Markup(_front_matter(front)),
-        title=title,
-        sentence=sentence,
-        cumulative=cumulative.sentence(facts, number),
-        budget=cumulative.budget_sentence(facts, number),
-        epsilon=number(facts["parameters"]["epsilon"]),
-        delta=number(facts["parameters"]["delta"]),
-        metric=metric,
-        secret=shortened(facts)["parameters"]["secret_protection"],
-        scale=None if metric is None else number(metric["scale"]),
-        adjacency=adjacency(facts),
-        number=number,
-        covered=covered,
-        interval=interval,
-        synthetic=is_synthetic(facts),
-        drawn=facts["mechanisms"][0]["backend"] != "none",
-        load=_load(facts),
-        pictures={Markup(name): words for name, words in captions(facts).items()} if pictures else {},
-        **more,
-    )
+    shown = {Markup(name): words for name, words in captions(facts).items()} if pictures else {}
+    stated = {"front_matter": Markup(_front_matter(front)), "title": title, "sentence": sentence, "pictures": shown}
+    return _environment(sources).get_template(template).render(_context(facts) | stated | more)
+
+
+def _context(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what every template needs of the facts."""
+    parameters = shortened(facts)["parameters"]
+    metric = parameters["metric_dp"]
+    return {
+        "facts": shortened(facts),
+        "cumulative": cumulative.sentence(facts, number),
+        "budget": cumulative.budget_sentence(facts, number),
+        "epsilon": number(parameters["epsilon"]),
+        "delta": number(parameters["delta"]),
+        "metric": metric,
+        "secret": parameters["secret_protection"],
+        "scale": None if metric is None else number(metric["scale"]),
+        "adjacency": adjacency(facts),
+        "number": number,
+        "covered": covered,
+        "interval": interval,
+        "synthetic": is_synthetic(facts),
+        "drawn": facts["mechanisms"][0]["backend"] != "none",
+        "load": _load(facts),
+    }
 
 
 @lru_cache(maxsize=4)
@@ -139,6 +141,9 @@ def _template(name: str) -> str:
 def claims(text: str, facts: dict[str, Any]) -> bool:
     """Return whether a card, of whatever version, states the claim of the facts and no other in its place."""
     lines = text.split("\n")
+    for row in _other_rows(facts):  # a parameter or a metric may have the name of a part of the claim
+        if row in lines:
+            lines.remove(row)
     secret = facts["parameters"]["secret_protection"]
     named = {"p": "p", "r": "r"} if secret else {"DP epsilon": "epsilon", "delta": "delta"}
     held = secret or facts["parameters"]
@@ -150,6 +155,14 @@ def claims(text: str, facts: dict[str, Any]) -> bool:
     stated = {start: [line.removeprefix(start) for line in lines if line.startswith(start)] for start in rows}
     fits = all(len(found) == 1 and found[0].startswith(rows[start]) for start, found in stated.items())
     return fits and _escaped(sentence(facts)) in lines
+
+
+def _other_rows(facts: dict[str, Any]) -> list[str]:
+    """Return the rows of the tables that state parameters of mechanisms and metrics."""
+    short = shortened(facts)
+    params = [(name, number(value)) for one in short["mechanisms"] for name, value in one["params"].items()]
+    metrics = [(one["metric"], number(one["value"]), covered(one)) for one in short["evaluation"]]
+    return [f"| {' | '.join(map(_escaped, cells))} |" for cells in (*params, *metrics)]
 
 
 def number(value: Any) -> str:
@@ -291,6 +304,7 @@ def sentence(facts: dict[str, Any]) -> str:
     parameters, unit = facts["parameters"], facts["privacy_unit"]
     if facts["definition"] == protection.DEFINITION:
         return protection.sentence(facts)
+    of = "model" if is_model(facts) else "data set"
     under = f"per {unit['level']} under {facts['adjacency'].replace('_', '-')} adjacency"
     if facts["claim_status"] == "none":
         why = "epsilon is infinite, no noise was added"
@@ -311,7 +325,7 @@ def sentence(facts: dict[str, Any]) -> str:
         )
     so_far = "" if facts["claim_status"] == "formal_dp" else ", if the unknown assumptions below hold"
     return (
-        f"This data set is differentially private with DP epsilon = {number(parameters['epsilon'])} and "
+        f"This {of} is differentially private with DP epsilon = {number(parameters['epsilon'])} and "
         f"delta = {number(parameters['delta'])} (approximate DP) {under}{so_far}."
     )
 

@@ -26,7 +26,7 @@ from hf_dpsynth.publish.privacy_json import to_privacy_json
 from hf_dpsynth.publish.recipe_text import RECIPE, SCRIPT, SCRIPT_TEXT, recipe_text
 from hf_dpsynth.publish.repository import EARLIER, Repository, told
 from hf_dpsynth.publish.shards import limit_of, write_rows
-from hf_dpsynth.release import Release, release_of, rows_of
+from hf_dpsynth.release import STREAM_NOTES, Release, release_of, rows_of
 from hf_dpsynth.splits import splits_of
 
 SHARD = "500MB"
@@ -198,9 +198,7 @@ def _staged(
             found, postprocessing=(*found.postprocessing, *notes), added_columns=(*found.added_columns, *added)
         )
     if stream or changed:
-        from hf_dpsynth.streams import NOTES
-
-        kept = tuple(note for note in found.notes if note not in (*NOTES, OF_A_STREAM))
+        kept = tuple(note for note in found.notes if note not in (*STREAM_NOTES, OF_A_STREAM))
         found = replace(
             found,
             rows=rows_of(splits_in(folder)),

@@ -57,7 +57,7 @@ def render_model(facts: dict[str, Any], *, base: str | None, pictures: bool = Fa
         facts,
         model_front_matter(facts, base=base),
         title=f"Language model tuned with {facts['mechanisms'][0]['name']}",
-        sentence=model_sentence(facts),
+        sentence=card.sentence(facts),
         pictures=pictures,
         base=base,
         adapter=form.library == "peft",
@@ -99,11 +99,6 @@ def model_front_matter(facts: dict[str, Any], *, base: str | None) -> dict[str, 
         "tags": [*private, facts["mechanisms"][0]["name"], *form.tags],
         "differential_privacy": summary["differential_privacy"],
     }
-
-
-def model_sentence(facts: dict[str, Any]) -> str:
-    """Return the one sentence that states the claim of a model."""
-    return card.sentence(facts).replace("This data set is", "This model is", 1)
 
 
 def _form(facts: dict[str, Any]) -> _Form:

@@ -141,8 +141,20 @@ def cards():
 
 
 def tuned_facts():
-    """The content of privacy.json of each release that tuned a model."""
-    return {name: to_privacy_json(releases()[name]) for name in ("dp-lora", "dp-prompt-tuning", "dp-full")}
+    """The content of privacy.json of each model that was tuned."""
+    made = releases()
+    files = {"dp-full": ("config.json", "model.safetensors")}
+    return {
+        name: to_privacy_json(
+            replace(
+                made[name],
+                is_model=True,
+                rows=(),
+                files=tuple((file, "0" * 64) for file in files.get(name, ("adapter_model.safetensors",))),
+            )
+        )
+        for name in ("dp-lora", "dp-prompt-tuning", "dp-full")
+    }
 
 
 if __name__ == "__main__":

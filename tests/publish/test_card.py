@@ -8,8 +8,9 @@ from hf_dpsynth import list_mechanisms
 from hf_dpsynth.errors import PrivacyError
 from hf_dpsynth.guarantees import ApproxDP, LocalDP, MetricDP, SecretProtection
 from hf_dpsynth.publish import accounts, mechanism
-from hf_dpsynth.publish.card import number, render
-from hf_dpsynth.publish.privacy_json import from_privacy_json, to_privacy_json
+from hf_dpsynth.publish.card import claims, number, render
+from hf_dpsynth.publish.privacy_json import to_privacy_json
+from hf_dpsynth.publish.reading import from_privacy_json
 from tests.publish import golden
 from tests.publish.reading import HOSTILE, body, front, structure
 from tests.stubs import synth
@@ -173,3 +174,12 @@ def test_without_metrics_and_audits_a_card_has_no_empty_section():
 
 def test_a_card_of_a_release_in_memory_names_no_files():
     assert "configs" not in front(synth().privacy.card())
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_every_card_states_its_claim_for_other_versions_too(name):
+    facts = to_privacy_json(RELEASES[name])
+    metric = {"metric": "DP epsilon", "value": 0.1, "uses_private_data": True, "accounted": False}
+    assert claims(RELEASES[name].card(), facts)
+    measured = {**facts, "evaluation": [metric, {**metric, "metric": "delta"}]}
+    assert claims(render(measured), measured)

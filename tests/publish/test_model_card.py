@@ -8,7 +8,6 @@ import yaml
 from huggingface_hub import ModelCard
 
 from hf_dpsynth.errors import ConfigError, PrivacyError
-from hf_dpsynth.publish.card import render
 from hf_dpsynth.publish.model_card import model_front_matter, render_model
 from hf_dpsynth.publish.privacy_json import to_privacy_json
 from tests.publish import golden
@@ -23,7 +22,7 @@ def sections(text):
 
 @EACH
 def test_it_has_the_sections_of_the_card_of_the_rows_in_their_order(name):
-    model, rows = (made(TUNED[name]) for made in (lambda facts: render_model(facts, base="org/base"), render))
+    model, rows = render_model(TUNED[name], base="org/base"), golden.releases()[name].card()
     assert sections(model) == sections(rows)
     for line in rows.split("## Load")[0].split("---\n", 2)[2].split("\n"):
         if not re.match("# Synthetic|This data set is|A public model", line):
