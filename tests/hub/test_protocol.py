@@ -209,5 +209,5 @@ def test_a_tampered_file_differs_in_the_newest_commit_alone(hub, ask):
     assert ask("GET", "/datasets/lab/one/resolve/main/a.txt")[2] == b"forged"
     assert ask("GET", f"/datasets/lab/one/resolve/{before.sha}/a.txt")[2] == b"1"
     assert repo.head is newest and len(repo.history) == 3 and repo.head.files["b.txt"].data == b"3"
-    with pytest.raises(KeyError):
-        repo.tampered("none.txt", b"")
+    repo.tampered("new.txt", b"added")
+    assert ask("GET", "/datasets/lab/one/resolve/main/new.txt")[2] == b"added" and len(repo.history) == 3
