@@ -12,7 +12,7 @@ from hf_dpsynth.publish.pictures import SPLIT as SPLIT_PICTURE
 from hf_dpsynth.publish.pictures import pictures
 from hf_dpsynth.publish.privacy_json import MOST_FINDINGS, invalid
 from hf_dpsynth.publish.recipe_text import RECIPE, SCRIPT, SCRIPT_TEXT, recipe_text
-from hf_dpsynth.publish.repository import EARLIER
+from hf_dpsynth.publish.repository import CLAIM, EARLIER
 from hf_dpsynth.release import Release
 from hf_dpsynth.store import file_digest
 
@@ -29,9 +29,9 @@ def earlier(folder: Path, facts: dict[str, Any]) -> tuple[list[str], list[str]]:
     entries = facts["cumulative"]["prior_releases"]
     named = {entry["guarantee_id"] for entry in entries} | {facts["guarantee_id"]}
     found = [] if len(named) == len(entries) + 1 else ["cumulative.prior_releases: one release stands there twice"]
-    there = {path.name for path in (folder / EARLIER).glob("*")} if (folder / EARLIER).is_dir() else set()
-    strangers = sorted(there - {f"{entry['guarantee_id']}.json" for entry in entries})
-    found += [f"{EARLIER}/{short(name)}: cumulative.prior_releases has no such release" for name in strangers]
+    there = {f"{EARLIER}/{path.name}" for path in (folder / EARLIER).glob("*.json")}
+    strangers = sorted(name for name in there if (match := CLAIM.fullmatch(name)) and match[1] not in named)
+    found += [f"{name}: cumulative.prior_releases has no such release" for name in strangers]
     for at, entry in enumerate(entries[:_MOST_RECOMPUTED]):
         path = folder / EARLIER / f"{entry['guarantee_id']}.json"
         found += [f"{EARLIER}/{path.name}: {line}" for line in _one(path, facts, entry, named, at)]

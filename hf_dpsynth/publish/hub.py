@@ -164,6 +164,32 @@ def _staged(
     Raises:
         ConfigError: there is no release, or it made other rows and no note says what was done to them.
     """
+    found = _release(dataset, release)
+    check_fit(found)
+    splits = splits_of(dataset, streams=True)
+    stream = any(not hasattr(rows, "__len__") for rows in splits.values())
+    if stream and release_of(dataset) is not found and not notes:
+        raise ConfigError("a stream is pushed with its own release: push what privatize returned, unchanged.")
+    changed = not stream and _changed(splits, found, notes)
+    write_rows(splits, folder / part, limit)
+    written = splits_in(folder)
+    if notes:
+        after, added = (*found.postprocessing, *notes), _added(found, written, notes)
+        found = replace(found, postprocessing=after, added_columns=(*found.added_columns, *added))
+    if stream or changed:
+        kept = tuple(note for note in found.notes if note not in (*STREAM_NOTES, OF_A_STREAM))
+        kept = (*kept, OF_A_STREAM) if stream else kept
+        found = replace(found, rows=rows_of(written), notes=kept, sampler=None)
+    save(found, folder)
+    return found
+
+
+def _release(dataset: Any, release: Release | None) -> Release:
+    """Return the release that is given, or that of the rows.
+
+    Raises:
+        ConfigError: there is none.
+    """
     if hasattr(dataset, "save_pretrained"):
         raise ConfigError(f"a {type(dataset).__name__} is pushed by the folder that the run wrote: 'RUN/adapter'.")
     found = release_of(dataset) if release is None else release
@@ -173,40 +199,28 @@ def _staged(
             "synthesize returned, unchanged; of rows that were saved, pass release=hf_dpsynth.load_privacy(folder); "
             "of rows that were changed, pass the release and postprocessing='what was done'."
         )
-    check_fit(found)
-    splits = splits_of(dataset, streams=True)
-    stream = any(not hasattr(rows, "__len__") for rows in splits.values())
-    if stream and release_of(dataset) is not found and not notes:
-        raise ConfigError("a stream is pushed with its own release: push what privatize returned, unchanged.")
-    rows = () if stream else rows_of(splits)
-    known = {one.sha256 for one in found.rows if one.sha256}
-    if not stream and not known and not notes:
+    return found
+
+
+def _changed(splits: dict[str, Any], release: Release, notes: tuple[str, ...]) -> bool:
+    """Return whether rows are others than those of the release.
+
+    Raises:
+        ConfigError: they are, or nobody can tell, and no note says what was done to them.
+    """
+    known = {one.sha256 for one in release.rows if one.sha256}
+    if not known and not notes:
         raise ConfigError(
             "this release has no digests of its rows, as that of a stream: nobody could tell that these are the rows. "
             "Push the stream itself, privatize a Dataset, or pass postprocessing='read from the stream'."
         )
-    changed = not stream and any(one.sha256 not in known for one in rows)
+    changed = any(one.sha256 not in known for one in rows_of(splits))
     if changed and not notes:
         raise ConfigError(
             "these are not the rows that the release made. Push the dataset that has it, unchanged, or say what was "
             "done to them since: postprocessing='rows of more than 50 words left out'."
         )
-    write_rows(splits, folder / part, limit)
-    if notes:
-        added = _added(found, splits, notes)
-        found = replace(
-            found, postprocessing=(*found.postprocessing, *notes), added_columns=(*found.added_columns, *added)
-        )
-    if stream or changed:
-        kept = tuple(note for note in found.notes if note not in (*STREAM_NOTES, OF_A_STREAM))
-        found = replace(
-            found,
-            rows=rows_of(splits_in(folder)),
-            notes=(*kept, OF_A_STREAM) if stream else kept,
-            sampler=None,
-        )
-    save(found, folder)
-    return found
+    return changed
 
 
 def _notes(postprocessing: Any) -> tuple[str, ...]:
@@ -224,7 +238,7 @@ def _added(release: Release, splits: dict[str, Any], notes: tuple[str, ...]) -> 
     """
     plan = release.plan
     made = {plan.text_column, *plan.label_columns, *plan.kept_columns, *release.added_columns}
-    names = dict.fromkeys(name for rows in splits.values() for name in (rows.column_names or ()))
+    names = dict.fromkeys(name for rows in splits.values() for name in rows.column_names)
     added = tuple(name for name in names if name not in made)
     words = " ".join(notes)
     silent = [name for name in added if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
@@ -273,8 +287,7 @@ def _add_earlier(repository: Repository, found: Release, folder: Path, old: Path
         if held["guarantee_id"] != found.guarantee_id:
             (folder / EARLIER).mkdir()
             (folder / EARLIER / f"{held['guarantee_id']}.json").write_bytes((old / PRIVACY).read_bytes())
-    names = {f"{EARLIER}/{one.guarantee_id}.json" for one in before}
-    return stale | {name for name in repository.names if name.startswith(f"{EARLIER}/") and name not in names}
+    return stale | {f"{EARLIER}/{found.guarantee_id}.json"}  # it is no earlier one now
 
 
 def _draw(repository: Repository, folder: Path) -> set[str]:

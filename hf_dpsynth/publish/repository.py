@@ -3,6 +3,7 @@
 Rows that no guarantee of ours covers, and claims that cannot be read, are not written over and not stood beside.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +14,13 @@ from hf_dpsynth.publish.cumulative import as_earlier, earlier
 from hf_dpsynth.publish.folder import CARD, LARGEST_CLAIM, PRIVACY, read_json
 from hf_dpsynth.publish.privacy_json import invalid
 from hf_dpsynth.publish.readme import with_kept_text
+from hf_dpsynth.release import Earlier
 
 EARLIER = "releases"  # the folder of the claims of releases that were published before
 WEIGHTS = (
     ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".onnx", ".h5", ".msgpack", ".pkl", ".npz",
 )  # fmt: skip
+CLAIM = re.compile(rf"{EARLIER}/([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})\.json")
 _COVERED = {
     "dataset": (".parquet", ".arrow", ".csv", ".tsv", ".jsonl", ".txt", ".zip", ".gz", ".zst", ".tar"),
     "model": (*WEIGHTS, ".parquet", ".arrow"),  # a tokenizer has .txt files
@@ -68,7 +71,7 @@ class Repository:
         Args:
             place (`Path`): a folder for both.
         Raises:
-            PrivacyError: the claim cannot be read, or other rows or weights lie there.
+            PrivacyError: the claim cannot be read or leaves a release out, or other rows or weights lie there.
         """
         info = self.api.repo_info(self.id, repo_type=self.kind, revision=self.revision)
         self.sha, self.names = info.sha, {file.rfilename for file in getattr(info, "siblings", None) or ()}
@@ -76,6 +79,13 @@ class Repository:
             self.api.hf_hub_download(self.id, name, repo_type=self.kind, revision=self.sha, local_dir=place)
         if PRIVACY in self.names:
             self.held = _claim(self.id, place / PRIVACY)
+        known = {one.guarantee_id for one in self._claims()}
+        lost = [name for name in sorted(self.names) if (match := CLAIM.fullmatch(name)) and match[1] not in known]
+        if lost:
+            raise PrivacyError(
+                f"{self.id} holds {lost[0]}, a release that {PRIVACY} there leaves out, whose loss adds to this one. "
+                f"Put that {PRIVACY} right, or push to another repository."
+            )
         endings = _COVERED[self.kind]
         rows = {name for name in self.names if name.startswith("data/") or Path(name).suffix.lower() in endings}
         strangers = len(rows - self.listed())
@@ -88,16 +98,17 @@ class Repository:
 
     def listed(self) -> set[str]:
         """Return the files of rows or weights that the claim there lists, also for earlier releases."""
+        return {path for one in self._claims() for path, _ in one.files}
+
+    def _claims(self) -> list[Earlier]:
+        """Return what the claim there says of itself and of earlier releases."""
         if self.held is None:
-            return set()
-        claims = [as_earlier(self.held), *(earlier(entry) for entry in self.held["cumulative"]["prior_releases"])]
-        return {path for claim in claims for path, _ in claim.files}
+            return []
+        return [as_earlier(self.held), *(earlier(entry) for entry in self.held["cumulative"]["prior_releases"])]
 
     def replaced(self, folder: str, guarantee_id: str) -> set[str]:
         """Return the files of rows that a release takes the place of: those of its folder, and its own of before."""
-        if self.held is None:
-            return set()
-        own = {path for path, _ in as_earlier(self.held).files} if self.held["guarantee_id"] == guarantee_id else set()
+        own = {path for one in self._claims() if one.guarantee_id == guarantee_id for path, _ in one.files}
         return {name for name in self.listed() if name.startswith(f"{folder}/") or name in own or not folder}
 
     def commit(self, folder: Path, old: Path, stale: set[str], message: str) -> Any:

@@ -60,8 +60,10 @@ for name in ("data", "releases", "a/b", "", 3): push(synth(epsilon=9.0), config_
 
 
 def test_a_release_that_is_pushed_again_counts_once(hub, client):
-    client.call(MADE + "one = synth(); push(rows); push(one); push(rows)")
+    client.call(MADE + "one = synth(); push(rows, config_name='a'); push(one); push(rows, config_name='b')")
     held = json.loads(text(hub, "privacy.json"))["cumulative"]
+    rows = {name.split("/")[0] for name in hub.dataset("tester/reviews").head.files if name.endswith(".parquet")}
+    assert rows == {"b", "data"}  # it has one place
     assert len(held["prior_releases"]) == 1 and 8 <= held["epsilon"] < 8.001
     names = [name for name in hub.dataset("tester/reviews").head.files if name.startswith("releases/")]
     assert names == [f"releases/{held['prior_releases'][0]['guarantee_id']}.json"]
@@ -100,6 +102,10 @@ def test_no_release_can_be_taken_back_on_the_hub(hub, client, twice):
         said = client.call(ask)
         assert words in said, said
         repo.tampered(name, whole[name])
+    repo.tampered("privacy.json", with_claim(forget))  # who pushes next must not wipe it out
+    said = client.call(MADE + "push(rows)", HF_HOME=client.folder / "fresh")
+    assert said.startswith(f"PrivacyError | tester/reviews holds releases/{first}.json, a release that ")
+    repo.tampered("privacy.json", whole["privacy.json"])
     assert claim["cumulative"]["prior_releases"][1]["guarantee_id"] == second
     assert client.call(ask) == "()\n"
 
