@@ -36,7 +36,7 @@ EACH = pytest.mark.parametrize("name", NAMES)
 @functools.cache
 def stated():
     """The facts of a release of each kind, by name."""
-    made = golden.releases()
+    made = dict(golden.releases())
     for name, unit in (("dp-lora", "record"), ("dp-lora-users", "author")):
         made[name] = golden.fixed(hf_dpsynth.plan("dp-lora", **TUNED, unit=unit, num_rows=500), 500)
     return {name: to_privacy_json(release) for name, release in made.items()}
