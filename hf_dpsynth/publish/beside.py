@@ -3,20 +3,21 @@
 from pathlib import Path
 from typing import Any
 
-from hf_dpsynth.errors import HfDpsynthError
-from hf_dpsynth.publish import accounts, cumulative
-from hf_dpsynth.publish.accounts import short
+from hf_dpsynth.publish import accounts, cumulative, mechanism
+from hf_dpsynth.publish.accounts import READING, short
 from hf_dpsynth.publish.folder import LARGEST_BYTES, LARGEST_CLAIM, PRIVACY, read_json
 from hf_dpsynth.publish.pictures import PRIVACY as PRIVACY_PICTURE
 from hf_dpsynth.publish.pictures import SPLIT as SPLIT_PICTURE
 from hf_dpsynth.publish.pictures import pictures
-from hf_dpsynth.publish.privacy_json import MOST_FINDINGS, invalid
+from hf_dpsynth.publish.privacy_json import MOST_FINDINGS, invalid, to_privacy_json
+from hf_dpsynth.publish.reading import from_privacy_json, without_words
 from hf_dpsynth.publish.recipe_text import RECIPE, SCRIPT, SCRIPT_TEXT, recipe_text
 from hf_dpsynth.publish.repository import CLAIM, EARLIER
 from hf_dpsynth.release import Release
 from hf_dpsynth.store import file_digest
 
 _MOST_RECOMPUTED = 50
+_ROUNDING = 1 + 1e-4  # what was spent is rounded up
 
 
 def earlier(folder: Path, facts: dict[str, Any]) -> tuple[list[str], list[str]]:
@@ -44,8 +45,10 @@ def _one(path: Path, facts: dict[str, Any], entry: dict[str, Any], named: set[st
     try:
         held = read_json(path, LARGEST_CLAIM)
         wrong = invalid(held) or accounts.check(held)
-        if wrong:
-            return wrong
+        base = from_privacy_json(held)
+        wrong = wrong or mechanism.check(base.plan, (), base.added_columns) or cumulative.refuted(held)
+        if wrong or without_words(to_privacy_json(base)) != without_words(held):
+            return list(wrong) or ["contradicts itself"]
         stated = cumulative.earlier(entry)
         implied = cumulative.as_earlier(held)
         pairs = {name: (value, getattr(implied, name)) for name, value in vars(stated).items() if name != "files"}
@@ -56,8 +59,17 @@ def _one(path: Path, facts: dict[str, Any], entry: dict[str, Any], named: set[st
         lost = {one["guarantee_id"] for one in held["cumulative"]["prior_releases"]} - named
         found += [f"names {name}, which cumulative.prior_releases leaves out" for name in sorted(lost)]
         return found + cumulative.clashes(held, facts)
-    except HfDpsynthError as error:
+    except READING as error:
         return [short(error)]
+
+
+def budget(facts: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the stated budget, as far as the facts show it."""
+    held, filtered = facts["cumulative"]["budget"], facts["accounting"]["composition"] == "filter"
+    if held is None:
+        return ["cumulative.budget: missing, although accounting.composition is filter"] if filtered else []
+    most = held["epsilon"] * _ROUNDING
+    return [f"cumulative.budget: {held['spent']:g} of {held['epsilon']:g} is spent"] if held["spent"] > most else []
 
 
 def recipe(folder: Path, release: Release | None) -> tuple[list[str], list[str]]:

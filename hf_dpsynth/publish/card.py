@@ -29,6 +29,7 @@ _FENCE = "---"
 _CARD = "card.md.jinja"  # the template that others extend
 # a split that `datasets` knows no such name for would keep it from reading any
 _SPLIT = re.compile(r"([^/]+)/(\w+(?:\.\w+)*)-\d{5}-of-\d{5}\.parquet")
+_LOSS = re.compile(r"DP epsilon( =| is|:|&#58;) *\d", re.IGNORECASE)  # a number beside those of the claim
 _DEFAULT = "data"  # the folder of the configuration that is called default
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _ADJACENCY = {
@@ -110,6 +111,8 @@ def _context(facts: dict[str, Any]) -> dict[str, Any]:
         "facts": shortened(facts),
         "cumulative": cumulative.sentence(facts, number),
         "budget": cumulative.budget_sentence(facts, number),
+        "several": bool(cumulative.beside(facts)),
+        "places": places,
         "epsilon": number(parameters["epsilon"]),
         "delta": number(parameters["delta"]),
         "metric": metric,
@@ -154,7 +157,20 @@ def claims(text: str, facts: dict[str, Any]) -> bool:
     }
     stated = {start: [line.removeprefix(start) for line in lines if line.startswith(start)] for start in rows}
     fits = all(len(found) == 1 and found[0].startswith(rows[start]) for start, found in stated.items())
-    return fits and _escaped(sentence(facts)) in lines
+    return fits and _says_all(lines, facts)
+
+
+def _says_all(lines: list[str], facts: dict[str, Any]) -> bool:
+    """Return whether a card states what weakens the claim, and no loss besides those of the facts."""
+    shown, whole = shortened(facts), "\n".join(lines)
+    claimed = [sentence(facts), cumulative.sentence(facts, number), cumulative.budget_sentence(facts, number)]
+    doubts = [one["name"] for one in shown["accounting"]["assumptions"] if one["holds"] is not True]
+    prior = [one["guarantee_id"] for one in facts["cumulative"]["prior_releases"]]
+    named = (*claimed, *shown["scope"]["not_covered"], *doubts, *prior)
+    rest = whole
+    for words in filter(None, claimed):
+        rest = rest.replace(_escaped(words), "")
+    return all(_escaped(words) in whole for words in named) and not _LOSS.search(rest)
 
 
 def _other_rows(facts: dict[str, Any]) -> list[str]:
@@ -230,18 +246,19 @@ def _is_dp(facts: dict[str, Any]) -> bool:
 def front_matter(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the card's front matter: a summary of privacy.json, tags, and where the rows lie."""
     tags = ["synthetic" if is_synthetic(facts) else "privatized"]
-    if _is_dp(facts):
+    beside = cumulative.beside(facts)
+    held = facts["cumulative"] if beside else facts["parameters"]  # of all rows that lie there
+    if _is_dp(facts) and cumulative.status(facts) != "none" and held["epsilon"] is not None:
         tags.append("differential-privacy")
     configs = _configs(facts)
-    rows = facts["output"]["n_records"]
-    parameters = facts["parameters"]
-    secret = parameters["secret_protection"]
-    numbers = {"epsilon": parameters["epsilon"], "delta": parameters["delta"]}
+    rows = None if beside else facts["output"]["n_records"]
+    secret = facts["parameters"]["secret_protection"]
+    numbers = {"epsilon": held["epsilon"], "delta": held["delta"]}
     if secret is not None:
         numbers = {**secret, "kinds": kinds(secret["kinds"])}
     return {
         "pretty_name": title(facts),
-        "tags": [*tags, *(mechanism["name"] for mechanism in facts["mechanisms"])],
+        "tags": [*tags, *_mechanisms(facts)],
         **(
             {}
             if rows is None
@@ -250,11 +267,11 @@ def front_matter(facts: dict[str, Any]) -> dict[str, Any]:
         **({"configs": configs} if configs else {}),
         ("differential_privacy" if secret is None else "secret_protection"): {
             "guarantee_id": facts["guarantee_id"],
-            "claim_status": facts["claim_status"],
+            "claim_status": cumulative.status(facts),
             "definition": facts["definition"],
             **numbers,
             "privacy_unit": facts["privacy_unit"]["level"],
-            "adjacency": facts["adjacency"],
+            "adjacency": cumulative.adjacency(facts) if beside else facts["adjacency"],
             "file": "privacy.json",
         },
     }
@@ -281,6 +298,12 @@ def _configs(facts: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def places(entry: dict[str, Any]) -> str:
+    """Return in which configurations rows of an earlier release lie."""
+    found = dict.fromkeys(file["path"].split("/")[0] for file in entry["files"])
+    return ", ".join("default" if name == _DEFAULT else name for name in found) or "replaced"
+
+
 def _place(start: str, paths: list[str]) -> str | list[str]:
     """Return the files of a split by name, so that one which is added is not loaded; of very many their pattern."""
     if len(paths) > MOST:
@@ -295,12 +318,28 @@ def _front_matter(front: dict[str, Any]) -> str:
 
 def title(facts: dict[str, Any]) -> str:
     """Return what the rows are and what made them."""
+    if is_model(facts):
+        return f"A language model tuned with {', '.join(_mechanisms(facts))}"
     kind = "Synthetic" if is_synthetic(facts) else "Privatized"
-    return f"{kind} text made with {', '.join(mechanism['name'] for mechanism in facts['mechanisms'])}"
+    return f"{kind} text made with {', '.join(_mechanisms(facts))}"
+
+
+def _mechanisms(facts: dict[str, Any]) -> list[str]:
+    """Return the mechanisms that made the rows that lie there."""
+    names = [one["name"] for one in facts["mechanisms"]]
+    return list(dict.fromkeys((*names, *(entry["mechanism"] for entry in cumulative.beside(facts)))))
 
 
 def sentence(facts: dict[str, Any]) -> str:
-    """Return the one sentence that states the claim: definition, epsilon, delta, unit, adjacency."""
+    """Return the one sentence that states the claim: definition, epsilon, delta, unit, adjacency.
+
+    Where rows of earlier releases lie beside those of this one, what holds for all of them comes first.
+    """
+    whole = cumulative.whole(facts, number)
+    return f"{whole} Of the newest one alone: {_own_sentence(facts)}" if whole else _own_sentence(facts)
+
+
+def _own_sentence(facts: dict[str, Any]) -> str:
     parameters, unit = facts["parameters"], facts["privacy_unit"]
     if facts["definition"] == protection.DEFINITION:
         return protection.sentence(facts)

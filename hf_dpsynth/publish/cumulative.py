@@ -8,6 +8,7 @@ Source: Rogers, Roth, Ullman, Vadhan 2016, Privacy odometers and filters (basic 
 import math
 from collections.abc import Iterable
 from dataclasses import asdict
+from fractions import Fraction
 from typing import Any
 
 from hf_dpsynth.errors import PrivacyError
@@ -39,10 +40,10 @@ def stated(release: Release, *, epsilon: float | None, delta: float | None) -> d
 
 
 def _sum(numbers: Iterable[float | None]) -> float:
-    """Return a sum that is rounded up; a single number stays what it is."""
-    found = [float(number) for number in numbers if number is not None]
-    total = math.fsum(found)
-    return total if len(found) == 1 or not total else math.nextafter(total, math.inf)
+    """Return a sum that is rounded up where no float is equal to it."""
+    exact = sum((Fraction(number) for number in numbers if number is not None), Fraction())
+    total = float(exact)
+    return total if total >= exact else math.nextafter(total, math.inf)
 
 
 def _entry(one: Earlier) -> dict[str, Any]:
@@ -121,6 +122,52 @@ def adjacency(facts: dict[str, Any]) -> str:
     return "zero_out" if len(named) > 1 else str(facts["adjacency"])
 
 
+def beside(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the earlier releases whose rows still lie beside those of this one."""
+    return [entry for entry in facts["cumulative"]["prior_releases"] if entry["files"]]
+
+
+def status(facts: dict[str, Any]) -> str:
+    """Return the claim status of all rows: that of the weakest release whose rows are there."""
+    held = [str(facts["claim_status"]), *(entry["claim_status"] for entry in beside(facts))]
+    weaker = (name for name in held if name == "none" or name.endswith("_conditional"))
+    return "none" if "none" in held else next(weaker, held[0])
+
+
+def whole(facts: dict[str, Any], digits: Any) -> str:
+    """Return the sentence on a data set that holds rows of several releases; empty where it holds those of one."""
+    total, number = facts["cumulative"], len(beside(facts)) + 1
+    if number == 1:
+        return ""
+    start = f"This data set holds rows of {number} releases"
+    if status(facts) == "none":
+        return f"{start}, and no guarantee holds for all of it: at least one of them claims none."
+    if facts["definition"] == protection.DEFINITION:
+        return f"{start}, and guesses of a secret get better with each of them."
+    unit = facts["privacy_unit"]["level"]
+    so_far = _condition([facts, *total["prior_releases"]])
+    if facts["definition"] == "metric_dp":
+        return f"{start}; together they are metric DP at scale {digits(_scale(facts))} per {unit}{so_far}."
+    if total["epsilon"] is None:
+        return f"{start}, and no total epsilon holds for all that was published here."
+    under = f"per {unit} under {adjacency(facts).replace('_', '-')} adjacency{so_far}"
+    loss = f"DP epsilon = {digits(total['epsilon'])} and delta = {digits(total['delta'])}"
+    if facts["definition"] == "local_dp":
+        return f"{start}; together they are local DP with {loss} {under}."
+    return f"{start}; together they are differentially private with {loss} (approximate DP) {under}."
+
+
+def _condition(held: Iterable[dict[str, Any]]) -> str:
+    conditional = any(one["claim_status"].endswith("_conditional") for one in held)
+    return ", if the unknown assumptions of each hold" if conditional else ""
+
+
+def _scale(facts: dict[str, Any]) -> float:
+    """Return the sum of scales of metric DP, for releases of the same texts."""
+    prior = facts["cumulative"]["prior_releases"]
+    return _sum([facts["parameters"]["metric_dp"]["scale"], *(entry["scale"] for entry in prior)])
+
+
 def sentence(facts: dict[str, Any], digits: Any) -> str:
     """Return the sentence on all releases together.
 
@@ -132,17 +179,12 @@ def sentence(facts: dict[str, Any], digits: Any) -> str:
     counted = f"{releases(len(prior))} and this one" if prior else "This release alone; no other was counted"
     if facts["definition"] == protection.DEFINITION:
         return f"{counted}. Guesses get better with every further release of the same secrets."
-    scales = [entry["scale"] for entry in prior]
-    if facts["definition"] == "metric_dp" and prior and None not in scales and total["epsilon"] is None:
-        own = facts["parameters"]["metric_dp"]["scale"]
-        if own is not None:
-            return f"{counted}: scale {digits(_sum([own, *scales]))}, if all are of the same texts."
+    so_far = _condition([facts, *prior]) if prior else ""
+    if facts["definition"] == "metric_dp" and prior and "none" not in [e["claim_status"] for e in (facts, *prior)]:
+        return f"{counted}: scale {digits(_scale(facts))} where all are of the same texts{so_far}."
     if total["epsilon"] is None:
         return f"{counted}: no total epsilon."
     under = f" under {adjacency(facts).replace('_', '-')} adjacency" if prior else ""
-    so_far = (
-        ", if the unknown assumptions of each hold" if any("conditional" in e["claim_status"] for e in prior) else ""
-    )
     return f"{counted}: DP epsilon = {digits(total['epsilon'])} at delta = {digits(total['delta'])}{under}{so_far}."
 
 

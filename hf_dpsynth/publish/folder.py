@@ -31,10 +31,12 @@ _MOST_DIGITS = 300  # a whole number that no float holds is none of ours
 _PART = re.compile(r"(.+)-\d{5}-of-\d{5}")
 
 
-def data_files(folder: Path, endings: tuple[str, ...] = (".parquet", ".arrow")) -> list[Path]:
-    """Return the files of rows below a folder: everything in data/, and files of some endings anywhere."""
+def data_files(folder: Path) -> list[Path]:
+    """Return the files of rows below a folder: everything in data/, and Parquet and Arrow files anywhere."""
     found = [path for path in folder.rglob("*") if path.is_file() or path.is_symlink()]
-    return sorted(path for path in found if path.suffix in endings or path.relative_to(folder).parts[0] == "data")
+    return sorted(
+        path for path in found if path.suffix in (".parquet", ".arrow") or path.relative_to(folder).parts[0] == "data"
+    )
 
 
 def save(release: Release, folder: str | os.PathLike[str]) -> None:

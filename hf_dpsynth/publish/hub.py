@@ -17,7 +17,7 @@ from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.logging import get_logger
 from hf_dpsynth.publish import cumulative, tuned
 from hf_dpsynth.publish.beside import has_pictures
-from hf_dpsynth.publish.folder import CARD, PRIVACY, read_json, save, splits_in, write_record
+from hf_dpsynth.publish.folder import CARD, PRIVACY, RELEASE, read_json, save, splits_in, write_record
 from hf_dpsynth.publish.model_card import card_of
 from hf_dpsynth.publish.pictures import FIGURES, pictures
 from hf_dpsynth.publish.pictures import PRIVACY as PRIVACY_PICTURE
@@ -30,11 +30,11 @@ from hf_dpsynth.release import STREAM_NOTES, Release, release_of, rows_of
 from hf_dpsynth.splits import splits_of
 
 SHARD = "500MB"
-OF_A_STREAM = "The rows were read from a stream once, when they were published."
+OF_A_STREAM = "The rows were read from a stream when they were published."
 _DEFAULT, _DATA = "default", "data"
 _OWNER_AND_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _CONFIG = re.compile(r"\w[\w.-]*")
-_TAKEN = ("data", FIGURES, "adapter", EARLIER)
+_TAKEN = ("data", FIGURES, "adapter", EARLIER, CARD, PRIVACY, RELEASE, RECIPE, SCRIPT)
 logger = get_logger(__name__)
 
 
@@ -97,8 +97,9 @@ def push_to_hub(
             part = _folder_of(config_name)
             found = _staged(dataset, release, _notes(postprocessing), folder, part, limit_of(max_shard_size))
         check_fit(found)
-        (folder / RECIPE).write_text(recipe_text(found.plan), encoding="utf-8")
-        (folder / SCRIPT).write_text(SCRIPT_TEXT, encoding="utf-8")
+        if found.charges:  # privacy.json alone holds a part of the plan
+            (folder / RECIPE).write_text(recipe_text(found.plan), encoding="utf-8")
+            (folder / SCRIPT).write_text(SCRIPT_TEXT, encoding="utf-8")
         what = "A model" if model else "Rows"
         message = commit_message or f"{what} of {found.plan.mechanism}, the card and the guarantee"
         with told(repo_id, "published"):
@@ -107,8 +108,11 @@ def push_to_hub(
             repository.look(old)
             stale = _add_earlier(repository, found, folder, old, part) | _draw(repository, folder)
             commit = repository.commit(folder, old, stale, message)
-            if fresh and not private:
+        if fresh and not private:
+            with told(repo_id, "shown to everybody: it is published, and private"):
                 repository.show()
+        elif not private and repository.private:
+            logger.warning("%s was there before and stays private; its settings can show it to everybody", repo_id)
     logger.info("published %s", commit.commit_url)
     return commit
 
@@ -166,9 +170,10 @@ def _staged(
     """
     found = _release(dataset, release)
     check_fit(found)
+    found = replace(found, earlier=())  # those of the repository that it comes from; this one has its own
     splits = splits_of(dataset, streams=True)
     stream = any(not hasattr(rows, "__len__") for rows in splits.values())
-    if stream and release_of(dataset) is not found and not notes:
+    if stream and release_of(dataset) is None and not notes:
         raise ConfigError("a stream is pushed with its own release: push what privatize returned, unchanged.")
     changed = not stream and _changed(splits, found, notes)
     write_rows(splits, folder / part, limit)
@@ -177,7 +182,7 @@ def _staged(
         after, added = (*found.postprocessing, *notes), _added(found, written, notes)
         found = replace(found, postprocessing=after, added_columns=(*found.added_columns, *added))
     if stream or changed:
-        kept = tuple(note for note in found.notes if note not in (*STREAM_NOTES, OF_A_STREAM))
+        kept = tuple(note for note in found.notes if note not in (STREAM_NOTES[0], OF_A_STREAM))
         kept = (*kept, OF_A_STREAM) if stream else kept
         found = replace(found, rows=rows_of(written), notes=kept, sampler=None)
     save(found, folder)
@@ -192,7 +197,10 @@ def _release(dataset: Any, release: Release | None) -> Release:
     """
     if hasattr(dataset, "save_pretrained"):
         raise ConfigError(f"a {type(dataset).__name__} is pushed by the folder that the run wrote: 'RUN/adapter'.")
-    found = release_of(dataset) if release is None else release
+    own = release_of(dataset)
+    if own is not None and release is not None and own.guarantee_id != release.guarantee_id:
+        raise ConfigError("these rows have a release of their own, and release= is another one. Leave it out.")
+    found = own if release is None else release
     if found is None:
         raise ConfigError(
             "this dataset has no release, so there is no guarantee to publish with it. Push what privatize or "
@@ -266,6 +274,8 @@ def _check_id(repo_id: Any) -> None:
 
     try:
         validate_repo_id(repo_id)
+        if "/" not in repo_id:
+            raise HFValidationError("it has no owner")
     except (HFValidationError, TypeError) as error:
         raise ConfigError(f"repo_id is {repo_id!r}; it must be 'owner/name' ({error}).") from None
 
@@ -281,6 +291,8 @@ def _add_earlier(repository: Repository, found: Release, folder: Path, old: Path
     if held is None:
         return stale
     facts = read_json(folder / PRIVACY)
+    if OF_A_STREAM in found.notes and not found.postprocessing:
+        _check_stream(held, facts)
     before = cumulative.before(held, facts, stale)
     if before:
         write_record(replace(found, earlier=before, files=_files(facts)), folder)
@@ -288,6 +300,20 @@ def _add_earlier(repository: Repository, found: Release, folder: Path, old: Path
             (folder / EARLIER).mkdir()
             (folder / EARLIER / f"{held['guarantee_id']}.json").write_bytes((old / PRIVACY).read_bytes())
     return stale | {f"{EARLIER}/{found.guarantee_id}.json"}  # it is no earlier one now
+
+
+def _check_stream(held: dict[str, Any], facts: dict[str, Any]) -> None:
+    """Refuse a stream that gives other rows than those of it that were published: they are one more release.
+
+    Raises:
+        PrivacyError: the files differ.
+    """
+    for one in (cumulative.as_earlier(held), *map(cumulative.earlier, held["cumulative"]["prior_releases"])):
+        if one.guarantee_id == facts["guarantee_id"] and one.files and one.files != _files(facts):
+            raise PrivacyError(
+                "the stream gives other rows than those of it that lie there: its source changed, or max_shard_size "
+                "did. Other rows of it are one more release, which nothing counts: privatize the source again."
+            )
 
 
 def _draw(repository: Repository, folder: Path) -> set[str]:

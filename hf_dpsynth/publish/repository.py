@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from hf_dpsynth.errors import ConfigError, HubError, PrivacyError
+from hf_dpsynth.publish import accounts
 from hf_dpsynth.publish.cumulative import as_earlier, earlier
-from hf_dpsynth.publish.folder import CARD, LARGEST_CLAIM, PRIVACY, read_json
+from hf_dpsynth.publish.folder import CARD, LARGEST_CLAIM, PRIVACY, RELEASE, read_json
+from hf_dpsynth.publish.pictures import PRIVACY as PRIVACY_PICTURE
+from hf_dpsynth.publish.pictures import SPLIT as SPLIT_PICTURE
 from hf_dpsynth.publish.privacy_json import invalid
 from hf_dpsynth.publish.readme import with_kept_text
+from hf_dpsynth.publish.recipe_text import RECIPE, SCRIPT
 from hf_dpsynth.release import Earlier
 
 EARLIER = "releases"  # the folder of the claims of releases that were published before
@@ -21,10 +25,28 @@ WEIGHTS = (
     ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".onnx", ".h5", ".msgpack", ".pkl", ".npz",
 )  # fmt: skip
 CLAIM = re.compile(rf"{EARLIER}/([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})\.json")
+OURS = {RELEASE, RECIPE, SCRIPT, PRIVACY_PICTURE, SPLIT_PICTURE}
 _COVERED = {
-    "dataset": (".parquet", ".arrow", ".csv", ".tsv", ".jsonl", ".txt", ".zip", ".gz", ".zst", ".tar"),
-    "model": (*WEIGHTS, ".parquet", ".arrow"),  # a tokenizer has .txt files
-}
+    "dataset": (
+        ".parquet", ".arrow", ".csv", ".tsv", ".jsonl", ".ndjson", ".txt", ".json", ".orc", ".avro", ".xml", ".xlsx",
+        ".db", ".sqlite", ".pkl", ".npy", ".npz", ".h5", ".zip", ".gz", ".bz2", ".xz", ".lz4", ".zst", ".7z", ".tar",
+        ".tgz",
+    ),
+    "model": (*WEIGHTS, ".parquet", ".arrow"),  # a tokenizer has .txt and .json files
+}  # fmt: skip
+_NO_ROWS = {PRIVACY, RELEASE, "dataset_infos.json", "croissant.json"}
+
+
+def is_rows(name: str, kind: str) -> bool:
+    """Return whether a file of a repository may hold rows, or in one of a model weights.
+
+    Args:
+        name (`str`): its path.
+        kind (`str`): `"dataset"` or `"model"`.
+    """
+    if name in _NO_ROWS or CLAIM.fullmatch(name):
+        return False
+    return name.startswith("data/") or Path(name).suffix.lower() in _COVERED[kind]
 
 
 class Repository:
@@ -44,6 +66,7 @@ class Repository:
         self.api, self.id, self.kind = HfApi(token=token), repo_id, kind
         self.revision, self.create_pr = revision, create_pr
         self.sha: str | None = None
+        self.private = True
         self.names: set[str] = set()
         self.held: dict[str, Any] | None = None
 
@@ -74,6 +97,7 @@ class Repository:
             PrivacyError: the claim cannot be read or leaves a release out, or other rows or weights lie there.
         """
         info = self.api.repo_info(self.id, repo_type=self.kind, revision=self.revision)
+        self.private = bool(getattr(info, "private", False))
         self.sha, self.names = info.sha, {file.rfilename for file in getattr(info, "siblings", None) or ()}
         for name in self.names & {CARD, PRIVACY}:
             self.api.hf_hub_download(self.id, name, repo_type=self.kind, revision=self.sha, local_dir=place)
@@ -86,8 +110,18 @@ class Repository:
                 f"{self.id} holds {lost[0]}, a release that {PRIVACY} there leaves out, whose loss adds to this one. "
                 f"Put that {PRIVACY} right, or push to another repository."
             )
-        endings = _COVERED[self.kind]
-        rows = {name for name in self.names if name.startswith("data/") or Path(name).suffix.lower() in endings}
+        if ".gitignore" in self.names:
+            raise PrivacyError(
+                f"{self.id} has a .gitignore, by which the Hub may leave out {PRIVACY} without a word. Delete it, or "
+                "push to another repository."
+            )
+        foreign = sorted(self.names & OURS) if self.held is None else []
+        if foreign:
+            raise PrivacyError(
+                f"{self.id} holds {foreign[0]}, which this push would replace and which is not ours. Rename it, or "
+                "push to another repository."
+            )
+        rows = {name for name in self.names if is_rows(name, self.kind)}
         strangers = len(rows - self.listed())
         if strangers:
             what = "rows or weights" if self.kind == "model" else "rows"
@@ -107,9 +141,19 @@ class Repository:
         return [as_earlier(self.held), *(earlier(entry) for entry in self.held["cumulative"]["prior_releases"])]
 
     def replaced(self, folder: str, guarantee_id: str) -> set[str]:
-        """Return the files of rows that a release takes the place of: those of its folder, and its own of before."""
+        """Return the files of rows that a release takes the place of: those of its folder.
+
+        Raises:
+            PrivacyError: it lies in another folder already.
+        """
         own = {path for one in self._claims() if one.guarantee_id == guarantee_id for path, _ in one.files}
-        return {name for name in self.listed() if name.startswith(f"{folder}/") or name in own or not folder}
+        elsewhere = sorted(path for path in own if not path.startswith(f"{folder}/")) if folder else []
+        if elsewhere:
+            raise PrivacyError(
+                f"{self.id} holds this release already, in {elsewhere[0].split('/')[0]}/. Push all of its splits at "
+                "once, or into that configuration."
+            )
+        return {name for name in self.listed() if name.startswith(f"{folder}/") or not folder}
 
     def commit(self, folder: Path, old: Path, stale: set[str], message: str) -> Any:
         """Commit a folder upon what was looked at, without some files.
@@ -147,7 +191,7 @@ def _claim(repo_id: str, path: Path) -> dict[str, Any]:
     """
     try:
         held: dict[str, Any] = read_json(path, LARGEST_CLAIM)
-        wrong = invalid(held)
+        wrong = invalid(held) or accounts.check(held)
     except ConfigError as error:
         raise PrivacyError(f"{PRIVACY} of {repo_id} cannot be read. Push to another repository.") from error
     if wrong:
@@ -169,7 +213,10 @@ def told(repo_id: str, done: str) -> Iterator[None]:
         raise HubError(f"{repo_id} was not {done}: there is no token. Pass token=, or run hf auth login.") from None
     except errors.HfHubHTTPError as error:
         status = error.response.status_code
-        why = _WHY.get(status, _LATER.format(what=f"the Hub answered with HTTP {status}"))
+        refused = f"the Hub refused it (HTTP {status}). Look at the arguments and at the repository."
+        why = _WHY.get(
+            status, refused if status < _SERVER else _LATER.format(what=f"the Hub answered with HTTP {status}")
+        )
         raise HubError(f"{repo_id} was not {done}: {why}") from None
     except (HTTPError, errors.LocalEntryNotFoundError, RuntimeError) as error:  # the last of an upload
         raise HubError(f"{repo_id} was not {done}: {_LATER.format(what=_name(error))}") from None
@@ -179,6 +226,7 @@ def _name(error: BaseException) -> str:
     return f"the connection failed ({type(error.__cause__ or error).__name__})"
 
 
+_SERVER = 500
 _LATER = "{what}. Call again later; a call that is repeated goes on."
 _WHY = {
     401: "the Hub knows no such token or no such repository for it (401). Pass token=, or run hf auth login.",

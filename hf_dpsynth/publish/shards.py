@@ -83,12 +83,17 @@ def _tables(rows: Any, split: str) -> Iterator[Any]:
     from datasets import Features
 
     features = rows.features
-    for table in rows.with_format("arrow").iter(batch_size=_ROWS_AT_A_TIME):
-        features = Features.from_arrow_schema(table.schema) if features is None else features
+    tables = rows.with_format("arrow").iter(batch_size=_ROWS_AT_A_TIME)
+    while True:
         try:
-            yield table.select(list(features)).cast(features.arrow_schema)
+            table = next(tables, None)
+            if table is None:
+                return
+            features = Features.from_arrow_schema(table.schema) if features is None else features
+            table = table.select(list(features)).cast(features.arrow_schema)
         except (pyarrow.ArrowException, KeyError) as error:
             raise ConfigError(
                 f"rows of split {split!r} do not fit the features of its first ones ({type(error).__name__}). Give "
                 "the stream features with .cast(Features(...)) before it is privatized."
             ) from None
+        yield table

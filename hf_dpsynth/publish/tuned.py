@@ -40,7 +40,7 @@ def staged(model: Path, release: Release | None, folder: Path) -> Release:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         copyfile(source, folder / name)
     listed = tuple((str(name), digest) for name, digest in files.items())
-    found = replace(release, is_model=True, files=listed, models=listed, rows=(), sampler=None)
+    found = replace(release, is_model=True, files=listed, models=listed, rows=(), earlier=(), sampler=None)
     write_record(found, folder)
     return found
 

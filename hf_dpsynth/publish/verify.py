@@ -43,7 +43,7 @@ from hf_dpsynth.publish.model_card import card_of, front_of
 from hf_dpsynth.publish.privacy_json import MOST_FINDINGS, invalid, is_model, to_privacy_json
 from hf_dpsynth.publish.reading import from_privacy_json, without_words
 from hf_dpsynth.publish.readme import FIELDS, parts, with_kept_text, without_kept_text
-from hf_dpsynth.publish.repository import WEIGHTS
+from hf_dpsynth.publish.repository import is_rows
 from hf_dpsynth.release import Release, software
 from hf_dpsynth.store import file_digest
 
@@ -151,7 +151,7 @@ def _files(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
         number, model = facts["output"]["n_records"], is_model(facts)
     except READING:
         return ["output.files: cannot be read"], []
-    present = _present(folder, (".parquet", ".arrow", *WEIGHTS) if model else (".parquet", ".arrow"))
+    present = _present(folder, "model" if model else "dataset")
     found = [f"{short(name)}: not listed in output.files" for name in present if name not in listed]
     found += _states(folder, listed)
     rows: Counter[str] = Counter()
@@ -184,8 +184,17 @@ def _states(folder: Path, listed: dict[str, str]) -> list[str]:
     return found
 
 
-def _present(folder: Path, endings: tuple[str, ...]) -> list[str]:
-    return [path.relative_to(folder).as_posix() for path in data_files(folder, endings)]
+def _present(folder: Path, kind: str) -> list[str]:
+    """Return the files that may hold rows; a run directory and a saved data set have texts and JSON of their own."""
+    own = any(
+        (folder / name).exists()
+        for name in ("ledger.db", "plan.json", "populations", "state.json", "dataset_dict.json")
+    )
+    found = [path for path in folder.rglob("*") if path.is_file() or path.is_symlink()]
+    names = sorted(path.relative_to(folder).as_posix() for path in found)
+    if own:
+        return [path.relative_to(folder).as_posix() for path in data_files(folder)]
+    return [name for name in names if is_rows(name, kind) and not name.startswith(".cache/")]
 
 
 def _is_inside(name: str) -> bool:
@@ -218,7 +227,7 @@ def _others(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
         view = _as_it_is if same else without_words
         found = _contradictions("", view(to_privacy_json(base)), view(facts))
         found += mechanism.check(base.plan, _listed(folder, base), base.added_columns)
-        found += cumulative.refuted(facts)
+        found += [*cumulative.refuted(facts), *beside.budget(facts)]
         before, unseen = beside.earlier(folder, facts)
         card = _card(folder, facts, same=same)
     except READING as error:
@@ -226,9 +235,10 @@ def _others(folder: Path, facts: Any) -> tuple[list[str], list[str]]:
     unseen += [_SHOWN] if (folder / REPORT).exists() else []
     unseen += [_BUDGET] if base.budget is not None else []
     if not same:
-        unseen.append(f"the wording of {PRIVACY} and {CARD}: made by version {short(facts['tool']['version'])}")
+        made = f"made by version {short(facts['tool']['version'])}"
+        unseen.append(f"the wording of {PRIVACY} and {CARD}, pictures, recipe and script: {made}")
     release, broken = _release(folder, facts, view)
-    recipe, unread = beside.recipe(folder, release)
+    recipe, unread = beside.recipe(folder, release) if same else ([], [])
     unseen += unread
     found += [*before, *card, *broken, *recipe, *beside.models(folder, release)]
     found += beside.drawn(folder, facts) if same else []

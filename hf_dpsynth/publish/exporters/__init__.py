@@ -14,7 +14,7 @@ from hf_dpsynth.publish.exporters.croissant import Column, Place, columns_of, to
 from hf_dpsynth.publish.exporters.registry import to_registry, to_yaml
 from hf_dpsynth.publish.folder import LARGEST_CLAIM, PRIVACY, data_files, existing, read_json
 from hf_dpsynth.publish.hub import downloaded, is_repository
-from hf_dpsynth.publish.privacy_json import invalid, to_privacy_json
+from hf_dpsynth.publish.privacy_json import invalid, is_model, to_privacy_json
 from hf_dpsynth.publish.reading import from_privacy_json, without_words
 from hf_dpsynth.registry import closest
 from hf_dpsynth.store import file_digest
@@ -63,7 +63,7 @@ def _exported(folder: Path, format: str, repo_id: str | None, revision: str | No
     facts = _facts(folder)
     if format == REGISTRY:
         return to_yaml(to_registry(facts))
-    place = _place(repo_id, revision, file_digest(folder / PRIVACY))
+    place = _place(repo_id, revision, file_digest(folder / PRIVACY), model=is_model(facts))
     return to_json(to_croissant(facts, _columns(folder, facts), place))
 
 
@@ -86,13 +86,15 @@ def _facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def _place(repo_id: str | None, revision: str | None, digest: str) -> Place:
+def _place(repo_id: str | None, revision: str | None, digest: str, *, model: bool) -> Place:
     if repo_id is None:
         return Place(claim_sha256=digest)
     from huggingface_hub import constants, hf_hub_url
 
     files_at = hf_hub_url(repo_id, "_", repo_type="dataset", revision=revision).removesuffix("_")
-    return Place(page=f"{constants.ENDPOINT}/datasets/{repo_id}", files_at=files_at, claim_sha256=digest)
+    return Place(
+        page=f"{constants.ENDPOINT}/{'' if model else 'datasets/'}{repo_id}", files_at=files_at, claim_sha256=digest
+    )
 
 
 def _columns(folder: Path, facts: dict[str, Any]) -> dict[str, tuple[Column, ...]]:
