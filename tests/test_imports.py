@@ -21,7 +21,7 @@ FLOORS = (
     {"run"},
     {"mechanisms"},
     {"metrics"},
-    {"downstream", "audit"},
+    {"downstream", "audit", "contamination"},
     {"publish", "streams"},
     {"dataset", "evaluation"},
     {"attach", "demo", "recipe", "doctor"},
