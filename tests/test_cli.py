@@ -18,7 +18,9 @@ from hf_dpsynth import cli
 from tests.stubs import CANARY, files_with, synth, toy_vectors
 
 PLAN = "mechanism: aug-pe\nepsilon: 1\ndelta: 1e-6\nnum_rows: 100\nparams: {iterations: 10}\n"
-VERBS = "list plan run privatize synthesize data models card verify ledger doctor deniability export".split()
+VERBS = (
+    "list plan run privatize synthesize data models card verify ledger doctor deniability export contamination".split()
+)
 
 
 def process(*arguments, **environment):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import typer
 
-from hf_dpsynth.cli import audits, exports, inverters, machine, results, runs  # noqa: F401  (they hang their verbs on the application)
+from hf_dpsynth.cli import audits, corpora, exports, inverters, machine, results, runs  # noqa: F401  (they hang their verbs on the application)
 from hf_dpsynth.cli.console import app, say
 from hf_dpsynth.errors import ConfigError, HfDpsynthError
 

@@ -27,7 +27,7 @@ def verify_verb(
     revision: Revision = None,
     repo_type: Annotated[str | None, typer.Option(help="dataset or model, where both have this id.")] = None,
 ) -> None:
-    """Check schema, accounting and files of a run; exit 1 if wrong."""
+    """Check schema, accounting, files of a run; exit 1 if wrong."""
     import hf_dpsynth
 
     found = hf_dpsynth.verify(run, revision=revision, repo_type=repo_type)
