@@ -12,6 +12,7 @@ import typer
 import hf_dpsynth
 from hf_dpsynth import (
     audit,
+    contamination,
     data,
     downstream,
     errors,
@@ -106,11 +107,12 @@ def undocumented():
 
 
 def measuring():
-    """Metrics, the evaluation of runs, downstream studies and audits."""
+    """Metrics, the evaluation of runs, downstream studies, audits and contamination."""
     named = [(f"metrics.{name}", getattr(metrics, name)) for name in metrics.__all__]
     runs = [(f"evaluation.{name}", getattr(evaluation, name)) for name in ("evaluate", "report", "Evaluation")]
     trained = [(f"downstream.{name}", getattr(downstream, name)) for name in downstream.__all__]
     audits = [(f"audit.{name}", getattr(audit, name)) for name in audit.__all__]
+    shared = [(f"contamination.{name}", getattr(contamination, name)) for name in contamination.__all__]
     return page(
         "Metrics, downstream and audits",
         described(metrics),
@@ -121,6 +123,8 @@ def measuring():
         *(block(name, thing) for name, thing in trained),
         described(audit),
         *(block(name, thing) for name, thing in audits),
+        described(contamination),
+        *(block(name, thing) for name, thing in shared if not isinstance(thing, str)),
     )
 
 
