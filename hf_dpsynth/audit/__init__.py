@@ -6,15 +6,66 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hf_dpsynth.audit.calibration import Calibration, calibrate
     from hf_dpsynth.audit.deniability import Deniability
+    from hf_dpsynth.audit.findings import Finding, Fit
+    from hf_dpsynth.audit.gradients import GradientFinding, audit_gradients
+    from hf_dpsynth.audit.histograms import audit_histograms
+    from hf_dpsynth.audit.laws import audit_counts, audit_independence, audit_noise, audit_sampling
+    from hf_dpsynth.audit.matrices import audit_matrix, audit_words
+    from hf_dpsynth.audit.rates import RatesFinding
+    from hf_dpsynth.audit.reconstruction import audit_secrets
+    from hf_dpsynth.audit.repeated import multi_run
+    from hf_dpsynth.audit.steinke import OneRun, one_run
+    from hf_dpsynth.audit.votes import audit_votes, voting
     from hf_dpsynth.audit.words import plausible_deniability
 
-__all__ = ["Calibration", "Deniability", "calibrate", "plausible_deniability"]
+__all__ = [
+    "Calibration",
+    "Deniability",
+    "Finding",
+    "Fit",
+    "GradientFinding",
+    "OneRun",
+    "RatesFinding",
+    "audit_counts",
+    "audit_gradients",
+    "audit_histograms",
+    "audit_independence",
+    "audit_matrix",
+    "audit_noise",
+    "audit_sampling",
+    "audit_secrets",
+    "audit_votes",
+    "audit_words",
+    "calibrate",
+    "multi_run",
+    "one_run",
+    "plausible_deniability",
+    "voting",
+]
 
 _ROOMS = {
     "Calibration": "calibration",
     "calibrate": "calibration",
     "Deniability": "deniability",
     "plausible_deniability": "words",
+    "Finding": "findings",
+    "Fit": "findings",
+    "RatesFinding": "rates",
+    "audit_votes": "votes",
+    "voting": "votes",
+    "OneRun": "steinke",
+    "one_run": "steinke",
+    "multi_run": "repeated",
+    "audit_noise": "laws",
+    "audit_counts": "laws",
+    "audit_independence": "laws",
+    "audit_sampling": "laws",
+    "audit_matrix": "matrices",
+    "audit_words": "matrices",
+    "audit_histograms": "histograms",
+    "audit_secrets": "reconstruction",
+    "GradientFinding": "gradients",
+    "audit_gradients": "gradients",
 }
 
 

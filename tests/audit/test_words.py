@@ -191,8 +191,8 @@ def test_saved_numbers_and_pictures(tmp_path):
 
 def test_the_audit_is_a_public_name_that_loads_late():
     assert hf_dpsynth.audit.plausible_deniability is plausible_deniability
-    with pytest.raises(AttributeError, match="no attribute 'votes'"):
-        _ = hf_dpsynth.audit.votes
+    with pytest.raises(AttributeError, match="no attribute 'proofs'"):
+        _ = hf_dpsynth.audit.proofs
 
 
 def test_published_figures_of_50_dimensions():

@@ -3,14 +3,15 @@
 from collections import Counter
 
 import numpy as np
-from scipy.stats import chi2
 
+from hf_dpsynth.audit import audit_counts
+from hf_dpsynth.audit.matrices import line
 from hf_dpsynth.mechanisms.word.base import prepared
 from hf_dpsynth.models.word_vectors import WordVectors
 from hf_dpsynth.privacy.keys import Key
 
 DRAWS = 100_000
-LINE = WordVectors(tuple("abcd"), np.array([[-5.0], [0.0], [1.0], [6.0]]), "line")
+LINE = line()
 PLANE = WordVectors(
     ("river", "bank", "money", "7", "film", "good", "fine", "12"),
     np.array([[0, 0], [1, 0.3], [2, 0.5], [-3, 1], [0.5, -1.4], [0.2, 1.9], [0.25, 1.9], [-2.5, 2]]),
@@ -32,15 +33,7 @@ def counts(mechanism, vectors, word, epsilon, draws=DRAWS, seed=0):
 
 def differs(observed, probabilities):
     """Pearson's chi-square at level 1e-6; outcomes expected fewer than 5 times are pooled."""
-    expected = observed.sum() * np.asarray(probabilities)
-    rare = expected < 5
-    if rare.any():
-        observed = np.append(observed[~rare], observed[rare].sum())
-        expected = np.append(expected[~rare], expected[rare].sum())
-        if expected[-1] < 1e-3:  # a single draw of these has a chance of 0.1 %: none is due
-            assert observed[-1] <= 1
-            observed, expected = observed[:-1], expected[:-1]
-    return chi2.sf(((observed - expected) ** 2 / expected).sum(), len(observed) - 1) < 1e-6
+    return audit_counts(observed, probabilities).violated
 
 
 def points(vectors):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from hf_dpsynth.audit import audit_secrets
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.privacy import accounting, secrets
 from hf_dpsynth.privacy.event_json import event_from_json, event_to_json
@@ -185,31 +186,31 @@ def test_weights_above_one_and_another_sum_are_refused():
         noisy_sums(np.asarray([GRID]), place, 1, COUNTS, np.ones((1, 2)))
 
 
-def test_the_reconstruction_game_stays_below_r():
-    # 1000 candidates at p = .001: the attacker knows all but the value, which moves all weight to one of 1000 places.
-    # 20,000 games: the standard error at r = .005 is .0005, and noise that is 20 % too small gives .0068 or more
-    p, r, games, batch = 1e-3, 5e-3, 20_000, 1000
-    rng = np.random.default_rng(3)
-    weight = usable(p, r, COUNTS)
+def weighed(games_noise=1.0, chance=False):
+    """What an attacker sees of 40 rows that share an allowance, and that all hold one secret of p .001 and r .005.
+
+    The sampler's own law is tested above; normal noise is fast.
+    """
+    weight = usable(1e-3, 5e-3, COUNTS)
     steps = secret_weights(Incidence(held([[0]] * 40).matrix, [("other",)]), {"other": weight})
-    right = 0
-    for _ in range(games // batch):
-        values = rng.integers(0, 1000, batch)
-        noise = rng.standard_normal((batch, 1000))  # the sampler's own law is tested above; this one is fast
-        noise[np.arange(batch), values] += steps.sum() / GRID
-        right += np.count_nonzero(noise.argmax(axis=1) == values)
-    assert right / games <= r + 4 * math.sqrt(r * (1 - r) / games)
-    assert right / games > 2 * p, "an attacker who learns nothing would test nothing"
+
+    def release(values, candidates, generator):
+        noise = games_noise * generator.standard_normal((len(values), candidates))
+        drawn = generator.binomial(10, weight / 10, len(values)) if chance else steps.sum() / GRID
+        noise[np.arange(len(values)), values] += drawn
+        return noise
+
+    return release
+
+
+def test_the_reconstruction_game_stays_below_r():
+    # 20,000 games: the standard error at r = .005 is .0005, and noise of two thirds of its scale gives .0099
+    right = audit_secrets(weighed(), 1e-3, 5e-3, games=20_000)
+    assert not right.violated
+    assert right.value > 2 * 1e-3, "an attacker who learns nothing would test nothing"
+    assert audit_secrets(weighed(2 / 3), 1e-3, 5e-3, games=20_000).violated
 
 
 def test_drawing_rows_by_weight_instead_of_weighting_them_breaks_the_bound():
     # the published code: a row is drawn with probability w and then counted in full. One secret in ten rows, w = .0629
-    p, r, games = 1e-3, 5e-3, 4000
-    rng = np.random.default_rng(5)
-    weight, right = usable(p, r, COUNTS), 0
-    for _ in range(games // 1000):
-        values = rng.integers(0, 1000, 1000)
-        noise = rng.standard_normal((1000, 1000))
-        noise[np.arange(1000), values] += rng.binomial(10, weight / 10, 1000)
-        right += np.count_nonzero(noise.argmax(axis=1) == values)
-    assert right / games > r + 4 * math.sqrt(r / games)
+    assert audit_secrets(weighed(chance=True), 1e-3, 5e-3, games=4000).violated

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from hf_dpsynth.audit import audit_independence, audit_noise, audit_sampling
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.privacy.accounting import epsilon, leaves, rdp_epsilon
 from hf_dpsynth.privacy.keys import Key
@@ -27,26 +28,11 @@ def inclusion(batches, key, steps, present):
     return drawn
 
 
-def is_poisson(drawn, q):
-    """Whether records enter alone with probability q: by their rate, the spread of batch sizes, and pairs.
-
-    At 4,000 steps of 60 records, a rate 10 % off, batches of a fixed size and batches that take neighbours together
-    are each refused with probability above .999; a right sampler is refused once in 1,000.
-    """
-    steps, present = drawn.shape
-    level = 1e-3 / 3
-    rate = stats.binomtest(int(drawn.sum()), drawn.size, q).pvalue
-    sizes = drawn.sum(1)
-    spread = sizes.var() * steps / (present * q * (1 - q))
-    spread_p = 2 * min(stats.chi2.cdf(spread, steps), stats.chi2.sf(spread, steps))
-    pairs = stats.binomtest(int((drawn[:, 1:] & drawn[:, :-1]).sum()), steps * (present - 1), q * q).pvalue
-    return min(rate, spread_p, pairs) > level
-
-
 def test_the_sampler_draws_what_its_event_says():
     batches = PoissonSampling(num_records=60, batch_size=12, steps=4000)
     (leaf,) = leaves(batches.event(1.0))
-    assert is_poisson(inclusion(batches, Key.from_insecure_seed(1), 4000, 60), leaf.sampling_probability)
+    drawn = inclusion(batches, Key.from_insecure_seed(1), 4000, 60)
+    assert not audit_sampling(drawn, leaf.sampling_probability).violated
 
 
 def test_other_samplers_are_caught():
@@ -56,7 +42,7 @@ def test_other_samplers_are_caught():
         fixed[step, rng.permutation(60)[:12]] = True
         wrong[step] = rng.random(60) < 0.22
         together[step] = np.repeat(rng.random(30) < 0.2, 2)
-    assert not any(is_poisson(drawn, 0.2) for drawn in (fixed, wrong, together))
+    assert all(audit_sampling(drawn, 0.2).violated for drawn in (fixed, wrong, together))
 
 
 def test_steps_ranks_and_process_starts_draw_apart():
@@ -167,9 +153,9 @@ def noise(noise_multiplier, clip_norm, scale=1.0):
 
 
 def test_the_noise_is_gaussian_of_its_scale_and_another_scale_is_caught():
-    assert stats.kstest(noise(1.7, 0.3), "norm").pvalue > 1e-3
-    assert stats.kstest(noise(1.7, 0.3, scale=1.1), "norm").pvalue < 1e-6  # 40,010 draws: power above .999
-    assert abs(np.corrcoef(noise(1, 1)[:-1], noise(1, 1)[1:])[0, 1]) < 0.02
+    assert not audit_noise(noise(1.7, 0.3), stats.norm.cdf, 0.999).violated
+    assert audit_noise(noise(1.7, 0.3, scale=1.1), stats.norm.cdf).violated  # 40,010 draws: power above .999
+    assert not audit_independence(noise(1, 1)[:40_000].reshape(20, -1)).violated
 
 
 def test_an_empty_batch_is_noise_and_no_noise_is_the_sum():
