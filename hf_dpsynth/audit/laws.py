@@ -64,8 +64,8 @@ def audit_counts(counts: np.ndarray, probabilities: np.ndarray, confidence: floa
     observed, claimed = np.asarray(counts), np.asarray(probabilities, dtype=np.float64)
     if observed.shape != claimed.shape or observed.ndim != 1 or not (claimed >= 0).all() or not observed.sum() > 0:
         raise ConfigError(
-            f"counts have shape {observed.shape}, probabilities {claimed.shape}; each outcome has both, and "
-            "there are draws"
+            f"counts have shape {observed.shape}, probabilities {claimed.shape}; each outcome has both, and there are "
+            "draws"
         )
     expected, n = observed.sum() * claimed / claimed.sum(), int(observed.sum())
     what = "counts against their law (chi-square)"

@@ -49,7 +49,7 @@ def multi_run(
         >>> from hf_dpsynth.audit import multi_run
         >>> found = multi_run(without=range(100), present=range(500, 600), delta=1e-5, confidence=0.95, threshold=300)
         >>> round(found.epsilon_lower, 2), round(found.epsilon_gaussian, 2)
-        (3.28, 14.04)
+        (3.28, 21.12)
     """
     check_delta(delta, least=1e-300)
     check_confidence(confidence)
