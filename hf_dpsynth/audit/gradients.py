@@ -117,7 +117,7 @@ def audit_gradients(
     shared = audit_independence(noise.reshape(-1, _WIDTH), share)
     faults = _faults(rates, moved, (low, high), shared.violated)
     known = {name: getattr(rates, name) for name in RatesFinding.__dataclass_fields__}
-    known["confidence"] = confidence
+    known |= {"confidence": confidence, "metric": "step_epsilon_lower"}  # no epsilon of a run, whose batches are drawn
     return GradientFinding(**known, moved=moved, noise_interval=(low, high), shared=shared.value, faults=faults)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hf_dpsynth import audit
 from hf_dpsynth.audit.findings import Finding, check_delta
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.publish.cumulative import LOWER_BOUND
+from hf_dpsynth.publish.cumulative import LOWER_BOUND, refuted
 from hf_dpsynth.release import Audit
 
 RNG = np.random.default_rng(0)
@@ -47,6 +47,8 @@ def test_an_entry_of_a_release_has_the_metric_that_a_push_looks_at_and_json_can_
     assert isinstance(one, Audit) and one.metric == LOWER_BOUND == "epsilon_lower"
     assert one.value == FOUND[0].epsilon_lower and one.ci is None and one.uses_private_data and not one.accounted
     assert not FOUND[0].as_audit(uses_private_data=False).uses_private_data
+    for claimed, expected in ((one.value - 0.1, 1), (one.value + 0.1, 0)):
+        assert len(refuted({"parameters": {"epsilon": claimed}, "audit": [dataclasses.asdict(one)]})) == expected
     exact = FOUND[4].as_audit()
     assert exact.ci == (exact.value, exact.value) and not exact.uses_private_data
 

@@ -21,6 +21,7 @@ def test_the_step_of_the_library_passes(clip_norm, noise_multiplier):
     assert not found.violated and found.faults == () and 0.99 < found.moved <= 1
     assert found.noise_interval[1] / found.noise_interval[0] < 1.03
     assert found.epsilon_lower <= found.claimed and (noise_multiplier > 1 or found.epsilon_lower > 2)
+    assert found.as_audit().metric == "step_epsilon_lower", "a push compares the epsilon of a whole run"
     whole = PoissonSampling(num_records=9, batch_size=9, steps=1)
     assert found.claimed == pytest.approx(epsilon(whole.event(noise_multiplier), 1e-5), abs=2e-3)
 
