@@ -1,9 +1,12 @@
 """What neither another version nor the loss of the plan excuses."""
 
+import json
+
 import pytest
 
 import hf_dpsynth
 from hf_dpsynth.errors import ConfigError
+from hf_dpsynth.publish.card import render
 from tests.publish.forging import edit, put
 
 
@@ -14,8 +17,13 @@ def test_another_version_is_judged_by_numbers_and_not_by_words(run):
         facts["tool"]["version"] = facts["mechanisms"][0]["version"] = "0.0.9"
         facts["scope"]["not_covered"] = ["whatever version 0.0.9 said"]
 
-    found = edit(folder, age)
-    assert found.ok and any("0.0.9" in line for line in found.not_checkable)
+    edit(folder, age)
+    card = render(json.loads((folder / "privacy.json").read_text())).replace(
+        "## Mechanism", "## How version 0.0.9 did it"
+    )
+    (folder / "README.md").write_text(card)
+    found = hf_dpsynth.verify(folder)
+    assert found.ok and any("0.0.9" in line for line in found.not_checkable), found.findings
     assert hf_dpsynth.load_privacy(folder).plan.mechanism == "aug-pe"
     assert not edit(folder, put("parameters.epsilon", 0.5)).ok
     with pytest.raises(ConfigError, match="do not agree"):
