@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import yaml
 
 from tests.hub.test_push import MADE
@@ -65,6 +66,7 @@ print(cli.call(["verify", "lora"]), cli.call(["push", "lora/adapter", "tester/cl
     assert "adapter_config.json: sha256 differs" in said and "other.safetensors: not listed" in said
 
 
+@pytest.mark.slow
 def test_a_whole_model_and_a_second_one_in_its_place(hub, client):
     client.call(
         TUNED
