@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hf_dpsynth.audit.attacks import AttackResult
     from hf_dpsynth.audit.calibration import Calibration, calibrate
     from hf_dpsynth.audit.deniability import Deniability
     from hf_dpsynth.audit.findings import Finding, Fit
@@ -14,11 +15,13 @@ if TYPE_CHECKING:
     from hf_dpsynth.audit.rates import RatesFinding
     from hf_dpsynth.audit.reconstruction import audit_secrets
     from hf_dpsynth.audit.repeated import multi_run
+    from hf_dpsynth.audit.separation import discrimination
     from hf_dpsynth.audit.steinke import OneRun, one_run
     from hf_dpsynth.audit.votes import audit_votes, voting
     from hf_dpsynth.audit.words import plausible_deniability
 
 __all__ = [
+    "AttackResult",
     "Calibration",
     "Deniability",
     "Finding",
@@ -37,6 +40,7 @@ __all__ = [
     "audit_votes",
     "audit_words",
     "calibrate",
+    "discrimination",
     "multi_run",
     "one_run",
     "plausible_deniability",
@@ -44,6 +48,8 @@ __all__ = [
 ]
 
 _ROOMS = {
+    "AttackResult": "attacks",
+    "discrimination": "separation",
     "Calibration": "calibration",
     "calibrate": "calibration",
     "Deniability": "deniability",

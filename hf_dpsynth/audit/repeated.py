@@ -59,7 +59,7 @@ def multi_run(
         if np.ptp(np.concatenate(sides)) == 0:
             raise ConfigError("all scores are equal: they tell nothing. Pass scores that differ between runs.")
         halves = [(side[: len(side) // 2], side[len(side) // 2 :]) for side in sides]
-        threshold = _best(halves[0][0], halves[1][0], (1 - confidence) / 2)
+        threshold = best_threshold(halves[0][0], halves[1][0], (1 - confidence) / 2)
         sides, limits = [half[1] for half in halves], (_HALVES,)
     elif not np.isfinite(threshold):
         raise ConfigError(f"threshold is {threshold}; it is a finite number")
@@ -84,7 +84,7 @@ def _scores(name: str, values: Sequence[float] | np.ndarray) -> np.ndarray:
     return found
 
 
-def _best(without: np.ndarray, present: np.ndarray, miss: float) -> float:
+def best_threshold(without: np.ndarray, present: np.ndarray, miss: float) -> float:
     """Return the threshold that shows most among quantiles of both sides."""
     tried = np.unique(np.quantile(np.concatenate([without, present]), np.linspace(0, 1, _THRESHOLDS)))
     wrong = len(without) - np.searchsorted(np.sort(without), tried, side="right")
