@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hf_dpsynth import columns, inputs
+from hf_dpsynth import auditing
 from hf_dpsynth.audit.deniability import Deniability
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import get_logger
@@ -22,10 +22,9 @@ from hf_dpsynth.models import load_embedder
 from hf_dpsynth.models.assets import cache_folder
 from hf_dpsynth.models.base import Embedder
 from hf_dpsynth.plans import Plan
-from hf_dpsynth.publish.folder import existing, load_privacy
+from hf_dpsynth.publish.folder import existing
 from hf_dpsynth.publish.report import Report, write_report
-from hf_dpsynth.publish.verify import verify
-from hf_dpsynth.release import Release
+from hf_dpsynth.publish.run_files import checked, commitment, held_json, identity, plan_of, released_texts, texts_of
 from hf_dpsynth.store import Store, write_whole
 
 FILE = "evaluation.json"
@@ -122,7 +121,7 @@ def evaluate(
     """
     folder = Path(synthetic)
     plan = plan_of(folder)
-    release = None if plan is None else _checked(folder)
+    release = None if plan is None else checked(folder)
     made = released_texts(folder, plan, text_column) if plan else texts_of(synthetic, text_column, None)
     texts = _texts(real, plan, text_column, split)
     model = load_embedder(embedder)
@@ -139,36 +138,10 @@ def evaluate(
         uses_private_data=real is not None,
         embedder=getattr(model, "id", type(model).__qualname__),
         created=datetime.now(UTC).date().isoformat(),
-        run=None if release is None else _identity(release),
-        real=None if release is None or texts is None else _commitment(folder, texts),
+        run=None if release is None else identity(release),
+        real=None if release is None or texts is None else commitment(folder, texts),
     )
     return found if release is None else _keep(folder, found)
-
-
-def _checked(folder: Path) -> Release:
-    """Return the release of a run whose files of rows are those that it made.
-
-    Raises:
-        ConfigError: they are not, so nothing says that they hold no private text.
-    """
-    release, found = load_privacy(folder), verify(folder)
-    if not found.files_match:
-        raise ConfigError(
-            f"{folder} holds other rows than it released: {found.findings[0]}. Run hf-dpsynth verify to see all."
-        )
-    return release
-
-
-def _identity(release: Release) -> str:
-    return " ".join((release.guarantee_id, *(digest for _, digest in release.files)))
-
-
-def _commitment(folder: Path, texts: list[str]) -> str | None:
-    """Return the keyed digest of real texts, or None where the run's key is gone."""
-    store = Store(folder)
-    if not (store.beside / "commitment.key").exists():
-        return None
-    return store.commitment_key(fresh=False).commit(text.encode("utf-8", "surrogatepass") for text in texts)
 
 
 def _keep(folder: Path, found: Evaluation) -> Evaluation:
@@ -189,33 +162,8 @@ def held(folder: str | os.PathLike[str]) -> Evaluation | None:
     Raises:
         ConfigError: the file is none that `evaluate` writes.
     """
-    path = Store(folder).beside / FILE
-    if not path.exists():
-        return None
-    try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        found = Evaluation(**{name: kept[name] for name in _KEPT}, path=path)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is none that hf-dpsynth evaluate writes. Remove it, and evaluate again.") from error
-    if found.run != _identity(load_privacy(folder)):
-        logger.warning("%s is of another run and is not used; evaluate again", path)
-        return None
-    return found
-
-
-def plan_of(folder: Path) -> Plan | None:
-    """Return the plan of a run directory, or None where a path is none.
-
-    Raises:
-        ConfigError: there is a plan of another version.
-    """
-    path = folder / "plan.json"
-    if not path.is_file():
-        return None
-    try:
-        return Plan.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is not a plan of this version.") from error
+    kept = held_json(Path(folder), FILE, "evaluate", _KEPT)
+    return None if kept is None else Evaluation(**kept, path=Store(folder).beside / FILE)
 
 
 def _is_private(plan: Plan) -> bool:
@@ -230,54 +178,6 @@ def _texts(real: Any, plan: Plan | None, text_column: str | None, split: str | N
     return None if real is None else list(real)
 
 
-def released_texts(folder: Path, plan: Plan, text_column: str | None) -> list[str]:
-    """Return the texts of every split that a run released; conversations as they are written out."""
-    loaded = inputs.load_input(folder / "data")
-    splits = loaded.values() if isinstance(loaded, dict) else [loaded]
-    column = text_column or plan.text_column
-    return [
-        text
-        for data in splits
-        for text in columns.read_texts(data, columns.text_column(data.features, column, messages=True))
-        if text is not None
-    ]
-
-
-def texts_of(
-    source: str | os.PathLike[str], text_column: str | None, split: str | None, *, also: str | None = None
-) -> list[str]:
-    """Return the texts of an input, conversations as they are written out. As sensitive as the input.
-
-    Missing values are left out.
-
-    Args:
-        source (`str` or path): a file, a folder of files, a Hub id or a catalogue name.
-        text_column (`str`, *optional*): the column of text; the only one when missing.
-        split (`str`, *optional*): the split; `train`, or the only one, when missing.
-        also (`str`, *optional*): a column to take, where it exists, when `text_column` is missing.
-    Raises:
-        ConfigError: the input cannot be read, has no such column, or several splits to choose from.
-    """
-    if also is None:
-        inputs.check_headed(source, text_column)
-    loaded = inputs.load_input(source, text_column=text_column or also)
-    data = _one(loaded, split, source)
-    asked = text_column or (also if also in data.features else None)
-    column = columns.text_column(data.features, asked, messages=True)
-    return [text for text in columns.read_texts(data, column) if text is not None]
-
-
-def _one(loaded: Any, split: str | None, source: str | os.PathLike[str]) -> Any:
-    if not isinstance(loaded, dict):
-        if split not in (None, "train"):
-            raise ConfigError(f"split {split!r} does not exist in {os.fspath(source)!r}; it has train.")
-        return loaded
-    wanted = split or ("train" if "train" in loaded or len(loaded) > 1 else next(iter(loaded)))
-    if wanted not in loaded:
-        raise ConfigError(f"split {wanted!r} does not exist in {os.fspath(source)!r}; it has {', '.join(loaded)}.")
-    return loaded[wanted]
-
-
 def report(
     run: str | os.PathLike[str],
     real: str | os.PathLike[str] | Sequence[str] | None = None,
@@ -288,7 +188,7 @@ def report(
     split: str | None = None,
     embedder: str | Embedder = "minilm",
 ) -> Report:
-    """Write the report of a run, with the evaluation that RUN.private/ holds.
+    """Write the report of a run, with the evaluation and the audits that RUN.private/ holds.
 
     Args:
         run (`str` or path): the run directory. Its page holds released and public material only.
@@ -306,9 +206,9 @@ def report(
         ConfigError: the folder is no run, or its files contradict its claim.
     """
     folder = existing(run)
-    evaluation = held(folder)
+    evaluation, audits = held(folder), auditing.held(folder)
     texts = _texts(real, plan_of(folder), text_column, split)
-    if evaluation is not None and texts is not None and evaluation.real not in (None, _commitment(folder, texts)):
+    if evaluation is not None and texts is not None and evaluation.real not in (None, commitment(folder, texts)):
         raise ConfigError(
             f"{evaluation.path} compares with other real texts than these. Evaluate again, or leave real out."
         )
@@ -317,6 +217,7 @@ def report(
         real=texts,
         metrics=None if evaluation is None else evaluation.results,
         study=study,
+        audits=() if audits is None else audits.results,
         deniability=deniability,
         embedder=embedder if texts is not None else None,
         evaluated=None if evaluation is None else {"embedder": evaluation.embedder, "date": evaluation.created},

@@ -23,7 +23,8 @@ FLOORS = (
     {"metrics"},
     {"downstream", "audit", "contamination"},
     {"publish", "streams"},
-    {"dataset", "evaluation"},
+    {"dataset", "auditing"},
+    {"evaluation"},
     {"attach", "demo", "recipe", "doctor"},
     {"cli", "__init__"},
 )

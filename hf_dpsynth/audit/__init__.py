@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hf_dpsynth.audit.histograms import audit_histograms
     from hf_dpsynth.audit.laws import audit_counts, audit_independence, audit_noise, audit_sampling
     from hf_dpsynth.audit.matrices import audit_matrix, audit_words
+    from hf_dpsynth.audit.planned import audit_plan
     from hf_dpsynth.audit.rates import RatesFinding
     from hf_dpsynth.audit.reconstruction import audit_secrets
     from hf_dpsynth.audit.repeated import multi_run
@@ -35,6 +36,7 @@ __all__ = [
     "audit_independence",
     "audit_matrix",
     "audit_noise",
+    "audit_plan",
     "audit_sampling",
     "audit_secrets",
     "audit_votes",
@@ -62,6 +64,7 @@ _ROOMS = {
     "OneRun": "steinke",
     "one_run": "steinke",
     "multi_run": "repeated",
+    "audit_plan": "planned",
     "audit_noise": "laws",
     "audit_counts": "laws",
     "audit_independence": "laws",

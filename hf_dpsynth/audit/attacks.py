@@ -46,7 +46,7 @@ class AttackResult:
     def rows(self) -> list[tuple[str, ...]]:
         """Return a line of text for each figure: attack, metric, value, interval, n."""
         return [
-            (self.name, one.metric, f"{one.value:.4g}", _span(one.interval), f"{one.n:,}") for one in self.findings
+            (one.attack, one.metric, f"{one.value:.4g}", _span(one.interval), f"{one.n:,}") for one in self.findings
         ]
 
     def statements(self) -> list[str]:

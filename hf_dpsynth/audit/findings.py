@@ -79,10 +79,18 @@ class Finding:
         return Audit(
             attack=self.attack,
             metric=self.metric,
-            value=float(self.value),
-            ci=self.interval if bounded else None,
+            value=_published(self.value),
+            ci=(_published(self.interval[0]), _published(self.interval[1])) if self.interval and bounded else None,
             uses_private_data=private,
         )
+
+
+def _published(value: float) -> float:
+    """Return a figure with 4 digits, rounded toward 0: a lower bound stays one."""
+    if not value or not math.isfinite(value):
+        return float(value)
+    unit = 10.0 ** (3 - math.floor(math.log10(abs(value))))
+    return float(f"{math.trunc(value * unit) / unit:.4g}")
 
 
 @dataclass(frozen=True, kw_only=True)

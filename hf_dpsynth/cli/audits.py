@@ -1,4 +1,4 @@
-"""Verbs that measure what mechanisms do: deniability."""
+"""Verbs that measure: what a mechanism does, deniability; what a run shows, audit."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -89,3 +89,59 @@ def _bands(found: "Deniability") -> list[tuple[str, ...]]:
         )
         for band in found.bands
     ]
+
+
+@app.command("audit")
+def audit_verb(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run directory.")],
+    real: Annotated[
+        str | None,
+        typer.Option(metavar="B", help="The real texts of the run; without them only the mechanism is audited."),
+    ] = None,
+    holdout: Annotated[
+        str | None,
+        typer.Option(metavar="C", help="Like texts that the run did not read; the test split of B when missing."),
+    ] = None,
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(help="An attack; repeatable. All that fit the run and load no large model when missing."),
+    ] = None,
+    publish: Annotated[
+        list[str] | None,
+        typer.Option(help="An attack whose figures go into the record though they read real texts; repeatable."),
+    ] = None,
+    embedder: Annotated[str, typer.Option(help="A model: short name, Hub id or path.")] = "minilm",
+    text_column: Annotated[str | None, typer.Option(help="The column of text of the real data.")] = None,
+    split: Annotated[str | None, typer.Option(help="The split of the real data that the run read.")] = None,
+    confidence: Annotated[float, typer.Option(help="That of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="The seed of public randomness.")] = 0,
+) -> None:
+    """Attack a run; exit 1 if its claim is refuted."""
+    from hf_dpsynth.auditing import audit_run
+
+    found = audit_run(
+        run,
+        real,
+        holdout=holdout,
+        attacks=attack,
+        publish=publish or (),
+        embedder=embedder,
+        text_column=text_column,
+        split=split,
+        confidence=confidence,
+        seed=seed,
+    )
+    say_table(found.table())
+    for name, reason in found.skipped.items():
+        say(f"{name}: not made. {reason}")
+    for line in dict.fromkeys(limit for one in found.results for part in one.findings for limit in part.limits):
+        say(f"limit: {line}")
+    say(f"confidence {found.confidence:g}. An audit is not a proof: a better attack may find more.")
+    if found.real is not None:
+        say("Figures that read real texts: no guarantee covers them. Do not publish them with the run.")
+    say(f"kept in {found.path}")
+    say(f"in the record of the run: {len(found.published)} figures")
+    if found.violated:
+        say("refuted: a figure is above the claim.")
+    if found.violated or any(name in found.skipped for name in attack or ()):
+        raise typer.Exit(1)

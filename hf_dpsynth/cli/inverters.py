@@ -39,11 +39,11 @@ def train_inverter_verb(
 
     The inverter learns its texts: one that was trained on private text voids every guarantee.
     """
-    from hf_dpsynth.evaluation import texts_of
     from hf_dpsynth.metrics.reconstruction import evaluate_inverter
     from hf_dpsynth.models import load_embedder, train_inverter
     from hf_dpsynth.models.inverter_settings import InverterTraining
     from hf_dpsynth.models.inverter_training import deal
+    from hf_dpsynth.publish.run_files import texts_of
 
     named = {field.name for field in fields(InverterTraining)}
     training = InverterTraining(**{name: value for name, value in context.params.items() if name in named})

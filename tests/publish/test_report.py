@@ -387,7 +387,7 @@ def test_the_publishable_template_is_given_public_facts_alone():
 def test_private_facts_print_nothing_and_are_not_pickled():
     held = PrivateFacts(
         real=(CANARY,), verbatim=1, terms={}, scores=(), evaluated={}, limits=(), points=None, explained=0.0, study=(),
-        study_notes=(), seconds=(),
+        study_notes=(), audits=(), seconds=(),
     )  # fmt: skip
     assert CANARY not in repr(held) and CANARY not in f"{held}"
     with pytest.raises(PrivacyError):

@@ -8,7 +8,7 @@ import numpy as np
 
 from hf_dpsynth.figures.drawing import Figure, Table, axes, draw, label, legend
 from hf_dpsynth.figures.palette import Palette
-from hf_dpsynth.publish.report import texts
+from hf_dpsynth.publish.report import attacks, texts
 from hf_dpsynth.publish.report.charts import lengths
 from hf_dpsynth.publish.report.facts import PublicFacts
 from hf_dpsynth.publish.report.numerals import NONE, figure, percent, span
@@ -38,6 +38,7 @@ def private_figures(public: PublicFacts, private: PrivateFacts) -> dict[str, Fig
     measured = [row for row in private.study if isinstance(row.get("accuracy"), float)]
     if measured:
         found.append(study(measured))
+    found += [drawn for drawn in [attacks.curves(private.audits)] if drawn is not None]
     if private.points is not None:
         found.append(plane(*private.points, private.explained, public.kind))
     return {one.name: one for one in found}

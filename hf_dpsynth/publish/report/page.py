@@ -18,7 +18,7 @@ from hf_dpsynth.figures.drawing import MARK, Figure, Table
 from hf_dpsynth.figures.palette import DARK, LIGHT
 from hf_dpsynth.figures.signs import visible
 from hf_dpsynth.publish import card, cumulative
-from hf_dpsynth.publish.report import texts
+from hf_dpsynth.publish.report import attacks, texts
 from hf_dpsynth.publish.report.charts import budget_table
 from hf_dpsynth.publish.report.comparisons import scores_table
 from hf_dpsynth.publish.report.facts import PublicFacts
@@ -72,6 +72,8 @@ def private_page(
         "compared": compared,
         "scores": scores_table(private.scores) if private.scores else None,
         "study": _study(private) if private.study else None,
+        "attacks": attacks.attacks_table(private.audits) if private.audits else None,
+        "attack_limits": attacks.sentences(private.audits),
     }
     if private.real:
         context["lengths"] = _lengths({public.kind: public.texts, "real": private.real})
@@ -123,6 +125,7 @@ def _context(facts: PublicFacts, figures: Mapping[str, Figure], deniability: Den
         "synthetic": card.is_synthetic(claim),
         "figures": figures,
         "deniability": deniability,
+        "audits": attacks.published_table(claim["audit"]) if claim["audit"] else None,
         "spent": loss(facts.spent[-1].total) if facts.spent else NONE,
         "budget": budget_table(facts) if facts.spent else None,
         "lengths": _lengths({"": facts.texts}),

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hf_dpsynth import metrics as rooms
+from hf_dpsynth.audit.attacks import AttackResult
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.metrics.words import ngrams, words
 from hf_dpsynth.privacy.keys import public_generator
@@ -80,6 +81,7 @@ class PrivateFacts:
         explained (`float`): the share of the variance that these dimensions show.
         study (`tuple[dict, ...]`): rows of the downstream table.
         study_notes (`tuple[str, ...]`): what a reader must know about it.
+        audits (`tuple[AttackResult, ...]`): what attacks on the run found.
         seconds (`tuple[float, ...]`): wall time of each opening of this run.
     """
 
@@ -93,6 +95,7 @@ class PrivateFacts:
     explained: float
     study: tuple[dict[str, Any], ...]
     study_notes: tuple[str, ...]
+    audits: tuple[AttackResult, ...]
     seconds: tuple[float, ...]
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hf_dpsynth.audit.attacks import AttackResult
 from hf_dpsynth.audit.deniability import Deniability
 from hf_dpsynth.audit.deniability_figures import deniability_figures
 from hf_dpsynth.errors import ConfigError
@@ -55,6 +56,7 @@ def write_report(
     metrics: Mapping[str, Mapping[str, Any]] | None = None,
     evaluated: Mapping[str, str] | None = None,
     study: Any = None,
+    audits: Sequence[AttackResult] = (),
     deniability: Deniability | None = None,
     embeddings: tuple[np.ndarray, np.ndarray] | None = None,
     embedder: str | Embedder | None = None,
@@ -70,6 +72,7 @@ def write_report(
         evaluated (`Mapping[str, str]`, *optional*): how and when `metrics` were computed, to stand beside them, e.g.
             `{"embedder": "minilm", "date": "2026-11-30"}`.
         study (`Study` or list of dicts, *optional*): the downstream table. Sensitive.
+        audits (`Sequence[AttackResult]`): what attacks on the run found. Sensitive.
         deniability (`Deniability`, *optional*): the plausible deniability of the run's mechanism, measured on public
             words, for both pages. Public.
         embeddings (`tuple[np.ndarray, np.ndarray]`, *optional*): embeddings of synthetic and of real texts, for the
@@ -102,9 +105,9 @@ def write_report(
     release = _checked(folder)
     public = public_facts(release, read(folder, release), num_samples=num_samples, seed=seed)
     private = None
-    if any(given is not None for given in (real, metrics, study, embeddings)):
+    if audits or any(given is not None for given in (real, metrics, study, embeddings)):
         points = _embeddings(public, real, embeddings, embedder, seed)
-        private = _private(public, real, metrics or {}, evaluated, study, points, beside, seed)
+        private = _private(public, real, metrics or {}, evaluated, study, audits, points, beside, seed)
     figures = public_figures(public)
     if deniability is not None:
         check_measured(deniability, release.plan)
@@ -172,6 +175,7 @@ def _private(
     metrics: Mapping[str, Mapping[str, Any]],
     evaluated: Mapping[str, str] | None,
     study: Any,
+    audits: Sequence[AttackResult],
     points: tuple[np.ndarray, np.ndarray, float] | None,
     beside: Path,
     seed: int,
@@ -190,6 +194,7 @@ def _private(
         explained=0.0 if points is None else points[2],
         study=() if study is None else figures_of.study_rows(study),
         study_notes=() if study is None else figures_of.study_notes(study),
+        audits=tuple(audits),
         seconds=figures_of.seconds(beside / "times.jsonl", public.claim["guarantee_id"]),
     )
 
