@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from hf_dpsynth.audit.calibration import Calibration, calibrate
     from hf_dpsynth.audit.deniability import Deniability
     from hf_dpsynth.audit.findings import Finding, Fit
-    from hf_dpsynth.audit.gradients import GradientFinding, audit_gradients
+    from hf_dpsynth.audit.gradients import GradientFinding, audit_gradients, audit_steps
     from hf_dpsynth.audit.histograms import audit_histograms
     from hf_dpsynth.audit.laws import audit_counts, audit_independence, audit_noise, audit_sampling
     from hf_dpsynth.audit.matrices import audit_matrix, audit_words
@@ -39,6 +39,7 @@ __all__ = [
     "audit_plan",
     "audit_sampling",
     "audit_secrets",
+    "audit_steps",
     "audit_votes",
     "audit_words",
     "calibrate",
@@ -75,6 +76,7 @@ _ROOMS = {
     "audit_secrets": "reconstruction",
     "GradientFinding": "gradients",
     "audit_gradients": "gradients",
+    "audit_steps": "gradients",
 }
 
 

@@ -2,7 +2,8 @@
 
 No other record touches that place, so the attacker reads the clipped canary and the noise alone. Looked at: how far
 the canary moves the sum before noise (at most C), the scale of the noise, whether steps share noise, and the epsilon
-of a step by the error rates of a threshold. Source: Nasr et al. 2023, arXiv:2302.07956 (Dirac canaries).
+of a step by the error rates of a threshold. Steps of any other model and record are read along the direction in which
+the record moves the sum. Source: Nasr et al. 2023, arXiv:2302.07956 (Dirac canaries).
 """
 
 import math
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 Mean = Callable[..., Sequence["torch.Tensor"]]
+Step = Callable[[bool, float, int], np.ndarray]
 _WIDTH, _RECORDS = 16, 8
 _ROUNDING = 1e-4
 
@@ -86,24 +88,73 @@ def audit_gradients(
         ConfigError: an argument is out of range.
         MissingExtra: torch is not installed.
     """
+    check_seed(seed)
+    return audit_steps(
+        _model(mean, clip_norm, seed),
+        clip_norm=clip_norm,
+        noise_multiplier=noise_multiplier,
+        steps=steps,
+        delta=delta,
+        confidence=confidence,
+    )
+
+
+def audit_steps(
+    step: Step,
+    *,
+    clip_norm: float,
+    noise_multiplier: float,
+    steps: int = 1000,
+    delta: float = 1e-5,
+    confidence: float = 0.99,
+) -> GradientFinding:
+    """Take steps of a training of yours with and without one record, and compare them with what is claimed.
+
+    Power: that of `audit_gradients`, with as many numbers for the scale of the noise as there are parameters.
+
+    Args:
+        step (`Callable`): `step(present, noise_multiplier, number)` returns the noisy sum of clipped gradients at
+            parameters that are always the same, shape (n,): what an optimizer gets, times the expected batch size. It
+            is called with noise multiplier 0 too. Its batch is everybody.
+        clip_norm (`float`): C.
+        noise_multiplier (`float`): noise in C; > 0.
+        steps (`int`, defaults to 1000): on each side.
+        delta (`float`, defaults to 1e-5): of the epsilon.
+        confidence (`float`, defaults to 0.99): the probability with which right code is not accused, at least.
+    Returns:
+        `GradientFinding`: `faults` is empty where all is as claimed.
+    Raises:
+        ConfigError: an argument is out of range.
+    Examples:
+        >>> import numpy as np
+        >>> from hf_dpsynth.audit import audit_steps
+        >>> from hf_dpsynth.privacy.keys import public_generator
+        >>> def step(present, noise_multiplier, number):
+        ...     noise = public_generator(0, "doc", int(present), number).standard_normal(8)
+        ...     return present * np.eye(8)[3] + noise_multiplier * noise
+        >>> audit_steps(step, clip_norm=1.0, noise_multiplier=1.0, steps=200).violated
+        False
+        >>> audit_steps(step, clip_norm=0.5, noise_multiplier=2.0, steps=200).faults[0]
+        'The canary moves the sum by 2 clip norms; at most 1 is accounted.'
+    """
     check_delta(delta, least=1e-300)
     check_confidence(confidence)
-    check_seed(seed)
     check_count("steps", steps, 20)
     if not (0 < clip_norm < math.inf and 0 < noise_multiplier < math.inf):
         raise ConfigError(f"clip_norm is {clip_norm}, noise_multiplier {noise_multiplier}; both are positive numbers")
-    step = _model(mean, clip_norm, seed)
     clean = [step(present, 0.0, 0) for present in (False, True)]
     noise = np.stack(
         [[step(present, noise_multiplier, number) for number in range(steps)] for present in (False, True)]
     )
     noise -= np.stack(clean)[:, None]
     scale = clip_norm * noise_multiplier
-    place = clean[1][0] - clean[0][0]
+    away = clean[1] - clean[0]
+    moved = float(np.linalg.norm(away))
+    along = noise @ (away / max(moved, 1e-300))
     share = 1 - (1 - confidence) / 3
     rates = rates_finding(
-        noise[0, :, 0],
-        noise[1, :, 0] + place,
+        along[0],
+        along[1] + moved,
         clip_norm / 2,
         attack="gradient canary",
         delta=delta,
@@ -112,16 +163,17 @@ def audit_gradients(
         claimed=gaussian_epsilon(1 / noise_multiplier, delta),
         limits=("Epsilon is that of one step whose batch is everybody.",),
     )
-    moved = float(np.linalg.norm(clean[1] - clean[0])) / clip_norm
     low, high = _deviation(noise / scale, 1 - share)
-    shared = audit_independence(noise.reshape(-1, _WIDTH), share)
-    faults = _faults(rates, moved, (low, high), shared.violated)
+    shared = audit_independence(noise.reshape(-1, noise.shape[2]), share)
+    faults = _faults(rates, moved / clip_norm, (low, high), shared.violated)
     known = {name: getattr(rates, name) for name in RatesFinding.__dataclass_fields__}
     known |= {"confidence": confidence, "metric": "step_epsilon_lower"}  # no epsilon of a run, whose batches are drawn
-    return GradientFinding(**known, moved=moved, noise_interval=(low, high), shared=shared.value, faults=faults)
+    return GradientFinding(
+        **known, moved=moved / clip_norm, noise_interval=(low, high), shared=shared.value, faults=faults
+    )
 
 
-def _model(mean: Mean, clip_norm: float, seed: int) -> Callable[[bool, float, int], np.ndarray]:
+def _model(mean: Mean, clip_norm: float, seed: int) -> Step:
     """Return a step of a linear model with squared loss: the gradient of a record (x, y) is (x.w - y) x."""
     torch: Any = need("torch", extra="models", what="the audit of gradients")
     draws = public_generator(seed, "gradient-audit", "records")

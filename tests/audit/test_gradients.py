@@ -3,10 +3,12 @@
 1000 steps of 16 places on each side: noise 5 % off is more than 10 standard errors off. All draws are seeded.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from hf_dpsynth.audit import audit_gradients
+from hf_dpsynth.audit import audit_gradients, audit_steps
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.privacy.accounting import epsilon
 from hf_dpsynth.privacy.keys import public_generator
@@ -70,6 +72,23 @@ def test_a_planted_fault_is_named(fault, words):
     found = audit_gradients(fault)
     assert found.violated and any(words in said for said in found.faults), found.faults
     assert words in found.statement() and found.statement().endswith("not a proof")
+
+
+def along(direction, present, noise_multiplier, number):
+    """A step of a training in which a record moves all parameters a little."""
+    noise = public_generator(7, "steps", int(present), number).standard_normal(len(direction))
+    return present * direction + noise_multiplier * noise
+
+
+def test_a_record_that_moves_many_parameters_is_read_along_its_direction():
+    """200 steps of 400 places: half the noise, and a record twice as long, are found by far."""
+    direction = np.full(400, 1 / 20)
+    right = audit_steps(partial(along, direction), clip_norm=1.0, noise_multiplier=1.0, steps=200)
+    assert right.faults == () and right.moved == pytest.approx(1) and 1 < right.epsilon_lower < right.claimed
+    longer = audit_steps(partial(along, 2 * direction), clip_norm=1.0, noise_multiplier=1.0, steps=200)
+    assert any("moves the sum by 2 clip norms" in said for said in longer.faults)
+    less = audit_steps(partial(along, direction), clip_norm=1.0, noise_multiplier=2.0, steps=200)
+    assert any("The noise has" in said for said in less.faults)
 
 
 def test_the_audit_repeats_and_refuses_what_is_out_of_range():
