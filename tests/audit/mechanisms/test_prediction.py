@@ -168,7 +168,7 @@ def fixed_sample(patch):
     patch.setattr(predictions.SampledPrompts, "draw", wrong)
 
 
-BATCH, INK_TEXTS = 4, 5000
+BATCH, INK_TEXTS = 4, 3000
 UNLIKELY = logits(20, 0, -60, size=4), logits(-2, 0, -60, size=4)
 
 
@@ -182,7 +182,7 @@ def ink(present, seed, size):
 
 
 def ink_units():
-    """One token costs 1.5, twice which is found in 5000 texts by far: each reads what it can of a logistic law."""
+    """One token costs 1.5, twice which is found in 3000 texts: each reads what it can of a logistic law."""
     ((leaf, count),) = leaves(ink(False, 9, 5)[1]).items()
     assert count == 4 and leaf.epsilon == pytest.approx(1.5)
 

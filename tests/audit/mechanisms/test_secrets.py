@@ -1,8 +1,8 @@
 """The reconstruction game of (p, r)-secret protection against the counts that a run of sec-pe releases.
 
-Each of 1200 labels is a game of its own: three rows hold one secret, whose value decides which of ten clusters they
+Each of 600 labels is a game of its own: three rows hold one secret, whose value decides which of ten clusters they
 are nearest to. At p .1 and r .3 the right release lets .267 of the values be guessed and half the noise .514, which
-1200 games tell from r with probability > .999 at confidence 1 - 1e-6.
+600 games tell from r with probability > .999 at confidence 1 - 1e-6.
 """
 
 from functools import partial
@@ -21,7 +21,7 @@ from hf_dpsynth.privacy.secrets import GRID
 from tests.audit.mechanisms.unit import SURE, Unit, open_run, planted
 from tests.stubs import StubGenerator
 
-P, R, GAMES, HOLDERS = 0.1, 0.3, 1200, 3
+P, R, GAMES, HOLDERS = 0.1, 0.3, 600, 3
 
 
 class Values:
@@ -33,7 +33,7 @@ class Values:
 
 def counted(params, values, candidates):
     """The noisy counts of all rounds of a run, shape (rounds, games, candidates)."""
-    mechanism = sec_pe.SecPE(p=P, r=R, clusters=GAMES * candidates, iterations=2, **params)
+    mechanism = sec_pe.SecPE(p=P, r=R, clusters=GAMES * candidates, iterations=4, **params)
     labels = [(game,) for game in range(len(values))]
     texts = [str(value) for value in values for _ in range(HOLDERS)]
     held = [[("name", f"secret {game}")] for game in range(len(values)) for _ in range(HOLDERS)]
