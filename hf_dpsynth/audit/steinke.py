@@ -7,8 +7,10 @@ W ~ Binomial(r, q), at least v are right with probability at most
     P(W >= v) + 2 m delta max_{1 <= i <= v} P(v - i <= W < v) / i,
 
 and the bound is the largest epsilon for which that is below 1 - confidence. The number of guesses is fixed before
-scores are seen, or several numbers share 1 - confidence (a union bound). Source: Steinke, Nasr & Jagielski 2023,
-arXiv:2305.08846, section 5 and Appendix D; the number of guesses by a public rule is ours.
+scores are seen, or several numbers share 1 - confidence (a union bound). A canary that stands for k records is a
+group: under (epsilon, delta)-DP of a record it has k epsilon and delta (1 + e^epsilon + ... + e^((k - 1) epsilon)),
+and those take the place of both above, so that the bound is still one for a record. Source: Steinke, Nasr &
+Jagielski 2023, arXiv:2305.08846, section 5 and Appendix D; the number of guesses by a public rule is ours.
 """
 
 import math
@@ -21,7 +23,7 @@ from scipy.stats import binom
 
 from hf_dpsynth.audit.findings import EPSILON_LOWER, Finding, check_confidence, check_delta
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.metrics.base import check_seed
+from hf_dpsynth.metrics.base import check_count, check_seed
 from hf_dpsynth.privacy.keys import public_generator
 
 _SHARE, _LEAST_GUESSES = 10, 20
@@ -59,13 +61,15 @@ def one_run(
     *,
     guesses: int | Sequence[int] | None = None,
     claimed_epsilon: float | None = None,
+    included_share: float = 0.5,
+    copies: int = 1,
     seed: int = 0,
     uses_private_data: bool = True,
 ) -> OneRun:
     """Bound epsilon from the scores of canaries after one run, where a larger score says that it was included.
 
-    The half of the guesses with the largest scores says included, the half with the smallest says left out, and what
-    lies between is not guessed. Equal scores are taken in a public random order.
+    Half of the guesses, for the largest scores, say included, the other half, for the smallest, left out, and what
+    lies between is not guessed; another share by `included_share`. Equal scores are taken in a public random order.
 
     Every canary must have been included by a fair coin of its own, and the scores be made from the run's output alone.
 
@@ -81,7 +85,10 @@ def one_run(
         guesses (`int` or `Sequence[int]`, *optional*): how many canaries to guess, chosen before any score is seen; of
             several numbers the best counts, and each has an equal share of 1 - confidence. When missing, a tenth of
             the canaries, at least 20: a rule that reads m alone.
-        claimed_epsilon (`float`, *optional*): the claim at delta.
+        claimed_epsilon (`float`, *optional*): the claim at delta, for one record.
+        included_share (`float`, defaults to 0.5): the share of the guesses that say included. 1 where a large score
+            is a sure sign and a small one says little. Chosen before any score is seen.
+        copies (`int`, defaults to 1): records that an included canary stands for.
         seed (`int`, defaults to 0): of the order of equal scores. Public.
         uses_private_data (`bool`, defaults to `True`): whether the scores come from private records.
     Returns:
@@ -98,6 +105,9 @@ def one_run(
     check_delta(delta)
     check_confidence(confidence)
     check_seed(seed)
+    check_count("copies", copies, 1)
+    if isinstance(included_share, bool) or not 0 <= included_share <= 1:
+        raise ConfigError(f"included_share is {included_share!r}; it is a number from 0 to 1")
     values, coins = _checked(scores, included)
     m = len(values)
     tried = _tried(guesses, m)
@@ -105,9 +115,12 @@ def one_run(
     order = order[np.argsort(values[order], kind="stable")]
     found = []
     for number in tried:
-        low, high = number // 2, number - number // 2
+        low = int(number * (1 - included_share))
+        high = number - low
         correct = int((~coins[order[:low]]).sum() + coins[order[m - high :]].sum())
-        found.append((epsilon_bound(m, number, correct, delta, (1 - confidence) / len(tried)), number, correct))
+        found.append(
+            (epsilon_bound(m, number, correct, delta, (1 - confidence) / len(tried), copies), number, correct)
+        )
     value, number, correct = max(found, key=lambda one: one[0])
     return OneRun(
         attack="one run with canaries",
@@ -118,7 +131,7 @@ def one_run(
         confidence=confidence,
         delta=delta,
         claimed=claimed_epsilon,
-        limits=_limits(m, tried, delta, confidence),
+        limits=_limits(m, tried, delta, confidence, copies),
         uses_private_data=uses_private_data,
         m=m,
         guesses=number,
@@ -145,15 +158,38 @@ def p_value(m: int, guesses: int, correct: int, epsilon: float, delta: float) ->
     return min(1.0, tail + 2 * m * delta * float((below / np.arange(1, correct + 1)).max()))
 
 
-def epsilon_bound(m: int, guesses: int, correct: int, delta: float, miss: float) -> float:
-    """Return the largest epsilon that so many right guesses refute with error probability `miss`; 0 where none is."""
-    if p_value(m, guesses, correct, 0.0, delta) >= miss:
+def epsilon_bound(m: int, guesses: int, correct: int, delta: float, miss: float, copies: int = 1) -> float:
+    """Return the largest epsilon that so many right guesses refute with error probability `miss`; 0 where none is.
+
+    Args:
+        m (`int`): canaries.
+        guesses (`int`): r.
+        correct (`int`): v.
+        delta (`float`): of one record.
+        miss (`float`): the probability of being wrong.
+        copies (`int`, defaults to 1): records that a canary stands for.
+    """
+
+    def refuted(epsilon: float) -> bool:
+        return p_value(m, guesses, correct, copies * epsilon, group_delta(delta, epsilon, copies)) < miss
+
+    if not refuted(0.0):
         return 0.0
-    low, high = 0.0, _MOST
+    low, high = 0.0, _MOST / copies
     while high - low > 1e-9:
         middle = (low + high) / 2
-        low, high = (middle, high) if p_value(m, guesses, correct, middle, delta) < miss else (low, middle)
+        low, high = (middle, high) if refuted(middle) else (low, middle)
     return low
+
+
+def group_delta(delta: float, epsilon: float, copies: int) -> float:
+    """Return the delta of `copies` records together, at `copies` epsilon, where one has (epsilon, delta); at most 1.
+
+    Examples:
+        >>> round(group_delta(1e-5, 1.0, 3), 7)
+        0.0001111
+    """
+    return min(1.0, delta * sum(math.exp(min(place * epsilon, _MOST)) for place in range(copies)))
 
 
 def _checked(scores: Any, included: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -194,11 +230,13 @@ def _tried(guesses: Any, m: int) -> tuple[int, ...]:
     return tuple(sorted({int(number) for number in numbers}))
 
 
-def _limits(m: int, tried: tuple[int, ...], delta: float, confidence: float) -> tuple[str, ...]:
+def _limits(m: int, tried: tuple[int, ...], delta: float, confidence: float, copies: int) -> tuple[str, ...]:
     said = []
     if len(tried) > 1:
         said.append(f"The best of {len(tried)} numbers of guesses, which share 1 - confidence.")
-    if all(epsilon_bound(m, number, number, delta, (1 - confidence) / len(tried)) == 0 for number in tried):
+    if copies > 1:
+        said.append(f"Each canary stands for {copies} records; the bound is for one, by group privacy.")
+    if all(epsilon_bound(m, number, number, delta, (1 - confidence) / len(tried), copies) == 0 for number in tried):
         said.append(
             f"{m} canaries with {tried[-1]} guesses are too few for any claim at this delta and confidence: had every "
             "guess been right, the bound would still be 0."

@@ -109,6 +109,20 @@ def test_several_numbers_of_guesses_share_the_confidence():
     assert several.tried == (20, 50, 100, 400) and "The best of 4 numbers of guesses" in several.statement()
 
 
+def test_guesses_of_one_side_are_right_where_only_large_scores_tell():
+    """A tenth of the included have a large score and nobody else: guesses of both sides are half blind."""
+    included = coins(1000)
+    scores = np.random.default_rng(0).random(1000) + 10.0 * (included & (np.arange(1000) % 5 == 0))
+    both, one = (one_run(scores, included, 1e-5, 0.95, included_share=share).epsilon_lower for share in (0.5, 1.0))
+    assert both < 1.2 < 2.5 < one
+    assert one_run(-scores, ~included, 1e-5, 0.95, included_share=0.0).epsilon_lower == pytest.approx(one)
+    noise = np.random.default_rng(1).standard_normal(1000)
+    assert one_run(noise, included, 1e-5, 0.95, included_share=1.0).epsilon_lower < 0.5
+    for wrong in (-0.1, 1.1, True, math.nan):
+        with pytest.raises(ConfigError, match="included_share"):
+            one_run(scores, included, 1e-5, 0.95, included_share=wrong)
+
+
 def test_equal_scores_do_not_follow_the_order_of_the_canaries():
     """Sorted by inclusion, with nearly equal scores: a tie that falls to the place would tell who was included."""
     included = np.sort(coins(1000))
