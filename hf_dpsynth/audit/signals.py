@@ -224,11 +224,12 @@ def shared_words(synthetic: Sequence[str], targets: Sequence[str], *, neighbours
             for rows in (targets, synthetic)]  # fmt: skip
     rows, table = (_sparse(one, len(known)) for one in sets)
     sizes, lengths = (np.diff(one.indptr) for one in (rows, table))
+    turned = table.T.tocsr()
     count, found = min(neighbours, len(lengths)), np.empty(len(sizes))
     step = max(1, _CELLS // len(lengths))
     for start in range(0, len(sizes), step):
         part = slice(start, start + step)
-        common = (rows[part] @ table.T).toarray()
+        common = (rows[part] @ turned).toarray()
         union = np.maximum(sizes[part, None] + lengths[None] - common, 1)
         alike = np.partition(common / union, len(lengths) - count, axis=1)[:, len(lengths) - count :]
         found[part] = np.sort(alike, axis=1).mean(axis=1)
