@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hf_dpsynth.audit.attacks import AttackResult
     from hf_dpsynth.audit.calibration import Calibration, calibrate
+    from hf_dpsynth.audit.canaries import Canaries, audit_canaries, make_canaries
     from hf_dpsynth.audit.deniability import Deniability
     from hf_dpsynth.audit.findings import Finding, Fit
     from hf_dpsynth.audit.gradients import GradientFinding, audit_gradients, audit_steps
     from hf_dpsynth.audit.histograms import audit_histograms
     from hf_dpsynth.audit.laws import audit_counts, audit_independence, audit_noise, audit_sampling
     from hf_dpsynth.audit.matrices import audit_matrix, audit_words
+    from hf_dpsynth.audit.membership import audit_membership
     from hf_dpsynth.audit.planned import audit_plan
     from hf_dpsynth.audit.rates import RatesFinding
     from hf_dpsynth.audit.reconstruction import audit_secrets
     from hf_dpsynth.audit.repeated import multi_run
+    from hf_dpsynth.audit.reruns import repeat_runs
     from hf_dpsynth.audit.separation import discrimination
     from hf_dpsynth.audit.steinke import OneRun, one_run
     from hf_dpsynth.audit.votes import audit_votes, voting
@@ -24,17 +27,20 @@ if TYPE_CHECKING:
 __all__ = [
     "AttackResult",
     "Calibration",
+    "Canaries",
     "Deniability",
     "Finding",
     "Fit",
     "GradientFinding",
     "OneRun",
     "RatesFinding",
+    "audit_canaries",
     "audit_counts",
     "audit_gradients",
     "audit_histograms",
     "audit_independence",
     "audit_matrix",
+    "audit_membership",
     "audit_noise",
     "audit_plan",
     "audit_sampling",
@@ -44,9 +50,11 @@ __all__ = [
     "audit_words",
     "calibrate",
     "discrimination",
+    "make_canaries",
     "multi_run",
     "one_run",
     "plausible_deniability",
+    "repeat_runs",
     "voting",
 ]
 
@@ -55,6 +63,11 @@ _ROOMS = {
     "discrimination": "separation",
     "Calibration": "calibration",
     "calibrate": "calibration",
+    "Canaries": "canaries",
+    "make_canaries": "canaries",
+    "audit_canaries": "canaries",
+    "audit_membership": "membership",
+    "repeat_runs": "reruns",
     "Deniability": "deniability",
     "plausible_deniability": "words",
     "Finding": "findings",
