@@ -295,12 +295,13 @@ def test_runs_that_cannot_be_scored_are_refused():
 def test_smollm2_without_noise_is_caught_by_its_rows_alone():
     """60 steps without noise on 50 messages and 48 canaries. A claim of 1 at delta 1e-3 would be refuted.
 
-    With 100 canaries and 20 guesses the bound cannot exceed 1.48; 19 right guesses show 1.06.
+    With 100 canaries and 20 guesses the bound cannot exceed 1.48; 19 right guesses show 1.06. A run
+    whose batches were drawn anew gave 20 right guesses and an area of .687.
     """
     messages = list(dict.fromkeys(text for text in data.load("sms-spam")["train"]["text"] if 30 < len(text) < 120))
     canaries = make_canaries(messages[1000:1200], 100, prefix_words=3, suffix_words=5, key=Key.from_insecure_seed(0))
     released = canaries.plant(Dataset.from_dict({"text": messages[:50]}), "text").synthesize(
-        "dp-lora", epsilon=math.inf, num_rows=400, num_records=150, generator="smollm2-135m", insecure_noise_seed=0,
+        "dp-lora", epsilon=math.inf, num_rows=250, num_records=150, generator="smollm2-135m", insecure_noise_seed=0,
         params={
             "steps": 60, "batch_size": 16, "max_tokens": 32, "max_new_tokens": 32, "learning_rate": 5e-3, "rank": 16,
         },
