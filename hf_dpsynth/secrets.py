@@ -171,12 +171,40 @@ def secrets_of(mechanism: Any, secrets: Any, data: Any, texts: Sequence[str | No
     detector = DETECTORS[secrets]() if isinstance(secrets, str) else secrets
     _check_kinds(mechanism, getattr(detector, "kinds", None))
     name = secrets if isinstance(secrets, str) else _name(detector)
+    found = found_secrets(detector, texts)
+    return Held(found, (f"{name} finds a secret in the same rows whatever its value: unknown",))
+
+
+def found_secrets(secrets: Any, texts: Sequence[str | None]) -> PrivateTexts:
+    """Return the secrets of each text, as pairs of kind and value. Sensitive if the texts are.
+
+    Args:
+        secrets (`str`, `Callable` or `SecretDetector`): a detector's name, a function from a text to its secrets, or a
+            detector.
+        texts (`Sequence[str]`): texts, read up to a public length. Sensitive if they are.
+    Raises:
+        ConfigError: nothing of the kind, or not one list for each text.
+    """
+    if isinstance(secrets, str) and secrets not in DETECTORS:
+        raise ConfigError(f"secrets={secrets!r} is no detector; the detectors are {', '.join(DETECTORS)}.")
+    detector = DETECTORS[secrets]() if isinstance(secrets, str) else secrets
     find = detector.find if hasattr(detector, "find") else _each(detector)
     cut = PrivateTexts("" if text is None else text[: LONGEST + _BEYOND] for text in texts)
-    found = [_pairs(one) for one in find(cut)]
+    found = listed_secrets(find(cut))
     if len(found) != len(cut):
         raise ConfigError("the detector of secrets= must return one list for each text")
-    return Held(PrivateTexts(found), (f"{name} finds a secret in the same rows whatever its value: unknown",))
+    return found
+
+
+def listed_secrets(rows: Iterable[Any]) -> PrivateTexts:
+    """Return what a column lists for each row as pairs of kind and value. Sensitive.
+
+    Args:
+        rows (`Iterable`): for each row a list of strings, of pairs or of structs, a string, or None. Sensitive.
+    Raises:
+        ConfigError: a value is something else.
+    """
+    return PrivateTexts(_pairs(values) for values in rows)
 
 
 def _check_kinds(mechanism: Any, found: Iterable[str] | None) -> None:
@@ -226,7 +254,7 @@ def _listed(data: Any, column: str, taken: Sequence[str]) -> PrivateTexts:
             f"secrets={column!r} lists no secrets; a column other than text and labels holds lists of strings, or of "
             "structs {'kind', 'value'}."
         )
-    return PrivateTexts(_pairs(values) for values in data.with_format(None)[column][:])
+    return listed_secrets(data.with_format(None)[column][:])
 
 
 def _pairs(values: Iterable[Any] | None) -> list[Secret]:
