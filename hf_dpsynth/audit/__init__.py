@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hf_dpsynth.audit.gradients import GradientFinding, audit_gradients, audit_steps
     from hf_dpsynth.audit.histograms import audit_histograms
     from hf_dpsynth.audit.laws import audit_counts, audit_independence, audit_noise, audit_sampling
+    from hf_dpsynth.audit.leakage import audit_leakage
     from hf_dpsynth.audit.matrices import audit_matrix, audit_words
     from hf_dpsynth.audit.membership import audit_membership
     from hf_dpsynth.audit.planned import audit_plan
@@ -39,6 +40,7 @@ __all__ = [
     "audit_gradients",
     "audit_histograms",
     "audit_independence",
+    "audit_leakage",
     "audit_matrix",
     "audit_membership",
     "audit_noise",
@@ -87,6 +89,7 @@ _ROOMS = {
     "audit_words": "matrices",
     "audit_histograms": "histograms",
     "audit_secrets": "reconstruction",
+    "audit_leakage": "leakage",
     "GradientFinding": "gradients",
     "audit_gradients": "gradients",
     "audit_steps": "gradients",
