@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hf_dpsynth.audit.leakage import audit_leakage
     from hf_dpsynth.audit.matrices import audit_matrix, audit_words
     from hf_dpsynth.audit.membership import audit_membership
+    from hf_dpsynth.audit.neighbours import audit_neighbours
     from hf_dpsynth.audit.planned import audit_plan
     from hf_dpsynth.audit.rates import RatesFinding
     from hf_dpsynth.audit.reconstruction import audit_secrets
@@ -43,6 +44,7 @@ __all__ = [
     "audit_leakage",
     "audit_matrix",
     "audit_membership",
+    "audit_neighbours",
     "audit_noise",
     "audit_plan",
     "audit_sampling",
@@ -90,6 +92,7 @@ _ROOMS = {
     "audit_histograms": "histograms",
     "audit_secrets": "reconstruction",
     "audit_leakage": "leakage",
+    "audit_neighbours": "neighbours",
     "GradientFinding": "gradients",
     "audit_gradients": "gradients",
     "audit_steps": "gradients",
