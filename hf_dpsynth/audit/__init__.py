@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hf_dpsynth.audit.reconstruction import audit_secrets
     from hf_dpsynth.audit.repeated import multi_run
     from hf_dpsynth.audit.reruns import repeat_runs
+    from hf_dpsynth.audit.secret_matches import audit_secret_matches
     from hf_dpsynth.audit.separation import discrimination
     from hf_dpsynth.audit.steinke import OneRun, one_run
     from hf_dpsynth.audit.votes import audit_votes, voting
@@ -48,6 +49,7 @@ __all__ = [
     "audit_noise",
     "audit_plan",
     "audit_sampling",
+    "audit_secret_matches",
     "audit_secrets",
     "audit_steps",
     "audit_votes",
@@ -93,6 +95,7 @@ _ROOMS = {
     "audit_secrets": "reconstruction",
     "audit_leakage": "leakage",
     "audit_neighbours": "neighbours",
+    "audit_secret_matches": "secret_matches",
     "GradientFinding": "gradients",
     "audit_gradients": "gradients",
     "audit_steps": "gradients",
