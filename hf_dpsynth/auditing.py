@@ -5,6 +5,7 @@ where somebody asks for it by name. What reads no private text is added to the r
 """
 
 import importlib
+import inspect
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -44,22 +45,20 @@ class _Attack:
     Args:
         function (`str`): its name.
         reads (`str`): `"plan"`, `"rows"` (released rows, members, others) or `"pairs"` (rows that kept their place).
-        embeds (`bool`): whether it takes an embedder.
         asked (`bool`): whether it only runs where it is asked for: it loads a large model.
     """
 
     function: str
     reads: str
-    embeds: bool = False
     asked: bool = False
 
 
 ATTACKS: Mapping[str, _Attack] = {
     "mechanism": _Attack("audit_plan", "plan"),
     "membership": _Attack("audit_membership", "rows"),
-    "neighbours": _Attack("audit_neighbours", "rows", embeds=True),
+    "neighbours": _Attack("audit_neighbours", "rows"),
     "leakage": _Attack("audit_leakage", "rows"),
-    "secrets": _Attack("audit_secrets_found", "rows"),
+    "secrets": _Attack("audit_secret_matches", "rows"),
     "inversion": _Attack("audit_inversion", "pairs"),
     "masks": _Attack("audit_masks", "pairs", asked=True),
 }
@@ -199,10 +198,12 @@ def _attacked(attack: _Attack, sources: "_Sources", options: dict[str, Any], emb
     function: Callable[..., AttackResult] = getattr(importlib.import_module("hf_dpsynth.audit"), attack.function)
     if attack.reads == "plan":
         return function(sources.plan, **options)
+    taken = inspect.signature(function).parameters
+    more = {**options, "embedder": embedder, "delta": sources.delta}
+    passed = {name: value for name, value in more.items() if name in taken}
     if attack.reads == "pairs":
-        return function(*sources.pairs(), **options)
-    more = {"embedder": embedder} if attack.embeds else {}
-    return function(sources.released(), sources.members(), sources.others(), **options, **more)
+        return function(*sources.pairs(), **passed)
+    return function(sources.released(), sources.members(), sources.others(), **passed)
 
 
 @dataclass(frozen=True, repr=False)
@@ -215,6 +216,11 @@ class _Sources:
     holdout: Any
     text_column: str | None
     split: str | None
+
+    @property
+    def delta(self) -> float:
+        """The delta of the claim, or a usual one where it has none."""
+        return getattr(self.plan.guarantee, "delta", None) or 1e-5
 
     def released(self) -> list[str]:
         return released_texts(self.folder, self.plan, None)

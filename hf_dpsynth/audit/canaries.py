@@ -18,7 +18,7 @@ from hf_dpsynth import columns
 from hf_dpsynth.audit.attacks import AttackResult, Curve
 from hf_dpsynth.audit.findings import Finding, check_confidence, check_delta
 from hf_dpsynth.audit.membership import LEAST, prefixed
-from hf_dpsynth.audit.separation import AUC, discrimination
+from hf_dpsynth.audit.separation import AUC, TPR, discrimination
 from hf_dpsynth.audit.signals import NGRAM, Reading, named, released, scores_of
 from hf_dpsynth.audit.steinke import one_run
 from hf_dpsynth.errors import ConfigError, PrivacyError
@@ -31,7 +31,7 @@ _WORDS = "glove-50d"
 _SHORT = 3
 _HERE = "It bounds what the released texts tell by this score; a model that was trained may tell more."
 _SILENT = "{signal} scores all canaries alike: nothing of them is in the released texts, so it bounds nothing."
-_PAST = "The area says nothing of single records and refutes no claim; epsilon_lower does."
+_PAST = "This figure refutes no claim; epsilon_lower does."
 
 
 class Canaries:
@@ -267,14 +267,14 @@ def _bound(
 
 
 def _area(signal: str, scores: np.ndarray, canaries: Canaries, confidence: float, seed: int) -> AttackResult | None:
-    """Return the area under the curve alone; None where the scores tell nothing or are too few."""
+    """Return the area under the curve and the sure hits; None where the scores tell nothing or are too few."""
     inside, outside = scores[canaries.included], scores[~canaries.included]
     if np.ptp(scores) == 0 or min(len(inside), len(outside)) < LEAST:
         return None
     found = discrimination(
         inside, outside, attack=f"canaries by {signal}", confidence=confidence, limits=(_PAST,), seed=seed
     )
-    return replace(found, findings=(found[AUC],))
+    return replace(found, findings=(found[AUC], found[TPR]))
 
 
 def _encoded(feature: Any, label: Any) -> Any:
