@@ -45,7 +45,12 @@ def test_a_claim_below_a_bound_is_refuted_and_the_statement_says_so():
 def test_an_entry_of_a_release_has_the_metric_that_a_push_looks_at_and_json_can_hold_it():
     one = FOUND[0].as_audit()
     assert isinstance(one, Audit) and one.metric == LOWER_BOUND == "epsilon_lower"
-    assert one.value <= FOUND[0].epsilon_lower < one.value * 1.001 and one.ci is None and one.uses_private_data and not one.accounted
+    assert (
+        one.value <= FOUND[0].epsilon_lower < one.value * 1.001
+        and one.ci is None
+        and one.uses_private_data
+        and not one.accounted
+    )
     assert not FOUND[0].as_audit(uses_private_data=False).uses_private_data
     for claimed, expected in ((one.value - 0.1, 1), (one.value + 0.1, 0)):
         assert len(refuted({"parameters": {"epsilon": claimed}, "audit": [dataclasses.asdict(one)]})) == expected
