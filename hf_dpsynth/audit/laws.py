@@ -15,6 +15,9 @@ from hf_dpsynth.errors import ConfigError
 
 _SURE = 1 - 1e-6
 _LEAST_EXPECTED = 5
+_ALONE = 0.1  # of 1 - confidence, for outcomes one by one
+_OFF = 1e-6
+_LEAST_DEGREES = 100
 
 
 def audit_noise(draws: np.ndarray, cdf: Callable[[np.ndarray], np.ndarray], confidence: float = _SURE) -> Fit:
@@ -44,10 +47,11 @@ def audit_noise(draws: np.ndarray, cdf: Callable[[np.ndarray], np.ndarray], conf
 
 
 def audit_counts(counts: np.ndarray, probabilities: np.ndarray, confidence: float = _SURE) -> Fit:
-    """Compare how often each outcome came with its probability (Pearson's chi-square).
+    """Compare how often each outcome came with its probability (Pearson's chi-square, and each outcome alone).
 
-    Outcomes that are expected fewer than 5 times are pooled; where one came that has no probability, or one of a pool
-    that is expected less than once in 1000 came more than once, the law is refuted.
+    Outcomes that are too rare for the chi-square law at this confidence are pooled with the next ones. Each is also
+    tested alone by its binomial law, which is exact however rare it is: these tests share a tenth of 1 - confidence.
+    Where one came that has no probability, the law is refuted.
 
     Args:
         counts (`np.ndarray`): of each outcome, shape (k,).
@@ -55,6 +59,8 @@ def audit_counts(counts: np.ndarray, probabilities: np.ndarray, confidence: floa
         confidence (`float`, defaults to 1 - 1e-6): a right law is refuted with probability 1 - confidence or so.
     Returns:
         `Fit`: the p-value.
+    Raises:
+        ConfigError: counts are none, or the probabilities do not sum to 1, as when an outcome was left out.
     Examples:
         >>> import numpy as np
         >>> from hf_dpsynth.audit import audit_counts
@@ -62,26 +68,41 @@ def audit_counts(counts: np.ndarray, probabilities: np.ndarray, confidence: floa
         False
     """
     observed, claimed = np.asarray(counts), np.asarray(probabilities, dtype=np.float64)
-    if observed.shape != claimed.shape or observed.ndim != 1 or not (claimed >= 0).all() or not observed.sum() > 0:
+    check_confidence(confidence)
+    if observed.shape != claimed.shape or observed.ndim != 1 or not (observed >= 0).all() or not observed.sum() > 0:
         raise ConfigError(
-            f"counts have shape {observed.shape}, probabilities {claimed.shape}; each outcome has both, and there are "
-            "draws"
+            f"counts have shape {observed.shape}, probabilities {claimed.shape}; each outcome has both, none came "
+            "less than 0 times, and there are draws"
         )
-    expected, n = observed.sum() * claimed / claimed.sum(), int(observed.sum())
-    what = "counts against their law (chi-square)"
-    if observed[claimed == 0].any():
-        return _fit(what, 0.0, n, confidence)
-    observed, expected = observed[claimed > 0], expected[claimed > 0]
-    rare = expected < _LEAST_EXPECTED
-    if rare.any():
-        observed = np.append(observed[~rare], observed[rare].sum())
-        expected = np.append(expected[~rare], expected[rare].sum())
-        if expected[-1] < 1e-3:  # a single draw of these has a chance of 0.1 %: none is due
-            if observed[-1] > 1:
-                return _fit(what, 0.0, n, confidence)
-            observed, expected = observed[:-1], expected[:-1]
-    statistic = float(((observed - expected) ** 2 / expected).sum())
-    return _fit(what, float(stats.chi2.sf(statistic, max(1, len(observed) - 1))), n, confidence)
+    if not (claimed >= 0).all() or not abs(claimed.sum() - 1) < _OFF:
+        raise ConfigError(f"probabilities sum to {claimed.sum():.9g}; they are >= 0, of every outcome, and sum to 1")
+    p, kept = 0.0, claimed > 0
+    if not observed[~kept].any():
+        both = observed[kept], claimed[kept]
+        p = min(1.0, _together(*both, 1 - confidence) / (1 - _ALONE), _alone(*both) / _ALONE)
+    return _fit("counts against their law (chi-square)", p, int(observed.sum()), confidence)
+
+
+def _together(observed: np.ndarray, claimed: np.ndarray, miss: float) -> float:
+    """Return Pearson's p-value of blocks of outcomes, the rarest first, none of which is rare."""
+    # the tail of a few counts is heavier than that of a normal law, and the more so the further out one looks
+    least = _LEAST_EXPECTED * max(1.0, math.log10(miss) ** 2)
+    order = np.argsort(claimed, kind="stable")
+    expected, begins, held = observed.sum() * claimed[order], [0], 0.0
+    for place, one in enumerate(expected):
+        held += one
+        if held >= least and expected[place + 1 :].sum() >= least:
+            begins.append(place + 1)
+            held = 0.0
+    came, due = np.add.reduceat(observed[order], begins), np.add.reduceat(expected, begins)
+    return float(stats.chi2.sf(((came - due) ** 2 / due).sum(), max(1, len(due) - 1)))
+
+
+def _alone(observed: np.ndarray, claimed: np.ndarray) -> float:
+    """Return the p-value of the outcome that is least as its binomial law has it, times the number of outcomes."""
+    n = observed.sum()
+    sides = np.minimum(stats.binom.cdf(observed, n, claimed), stats.binom.sf(observed - 1, n, claimed))
+    return min(1.0, 2 * len(observed) * float(sides.min()))
 
 
 def audit_independence(rows: np.ndarray, confidence: float = _SURE) -> Fit:
@@ -126,7 +147,9 @@ def audit_independence(rows: np.ndarray, confidence: float = _SURE) -> Fit:
 def audit_sampling(drawn: np.ndarray, probability: float, confidence: float = 0.999) -> Fit:
     """Ask whether records enter batches alone with the probability that is accounted (Poisson sampling).
 
-    Three tests share 1 - confidence: the rate, the spread of batch sizes, and pairs of neighbouring records.
+    Four tests share 1 - confidence: the rate, the spread of batch sizes, and pairs of neighbouring records, those that
+    begin at even places and at odd ones apart, as pairs that share a record are not independent. The spread is not
+    judged below a hundred steps, or more where hardly anybody is in a batch.
 
     Power: at 4,000 steps of 60 records and a probability of .2, a rate 10 % off, batches of a fixed size and batches
     that take neighbours together are each refuted with probability above .999.
@@ -150,14 +173,32 @@ def audit_sampling(drawn: np.ndarray, probability: float, confidence: float = 0.
             f"drawn has shape {found.shape} and type {found.dtype}, probability is {probability}; pass steps x "
             "records of bool, and a number between 0 and 1"
         )
-    steps, present = found.shape
     rate = stats.binomtest(int(found.sum()), found.size, probability).pvalue
-    spread = found.sum(axis=1).var() * steps / (present * probability * (1 - probability))
-    spread_p = 2 * min(stats.chi2.cdf(spread, steps), stats.chi2.sf(spread, steps))
-    together = int((found[:, 1:] & found[:, :-1]).sum())
-    pairs = stats.binomtest(together, steps * (present - 1), probability**2).pvalue
-    p = min(1.0, 3 * min(rate, spread_p, pairs))
+    pairs = [_pairs(found[:, first:], probability) for first in (0, 1)]
+    p = min(1.0, 4 * min(rate, _spread(found.sum(axis=1), found.shape[1], probability), *pairs))
     return _fit("batches against Poisson sampling", p, found.size, confidence)
+
+
+def _spread(sizes: np.ndarray, records: int, probability: float) -> float:
+    """Return the p-value that batch sizes spread as binomial ones: 1 where there are too few to say."""
+    variance = records * probability * (1 - probability)
+    fourth = variance * (1 + 3 * probability * (1 - probability) * (records - 2))
+    squares = float(((sizes - records * probability) ** 2).sum())
+    # a chi-square law with the mean and the variance that this sum has: steps degrees, fewer where batches are small
+    degrees = 2 * len(sizes) * variance**2 / (fourth - variance**2)
+    if degrees < _LEAST_DEGREES:
+        return 1.0
+    scaled = squares / variance * degrees / len(sizes)
+    return 2 * float(min(stats.chi2.cdf(scaled, degrees), stats.chi2.sf(scaled, degrees)))
+
+
+def _pairs(drawn: np.ndarray, probability: float) -> float:
+    """Return the p-value that neighbours are drawn together as often as apart: 0 and 1, 2 and 3, and so on."""
+    count = drawn.shape[1] // 2
+    if not count:
+        return 1.0
+    together = int((drawn[:, : 2 * count : 2] & drawn[:, 1 : 2 * count : 2]).sum())
+    return float(stats.binomtest(together, len(drawn) * count, probability**2).pvalue)
 
 
 def _fit(attack: str, p: float, n: int, confidence: float) -> Fit:

@@ -43,6 +43,49 @@ def test_counts_of_what_has_no_probability_and_of_what_is_rare():
     assert not audit_counts(np.array([100, 0]), np.array([1.0, 0.0])).violated
 
 
+def test_an_outcome_that_is_rare_and_came_once_does_not_refute_a_right_law():
+    """Expected .002 to .05 times, it comes once in 500 to once in 20 audits, which level 1e-6 must not notice."""
+    for rare in (2e-6, 2e-5, 5e-5):
+        share = np.array([0.5, 0.5 - rare, rare])
+        assert not audit_counts(np.array([505, 494, 1]), share).violated
+        assert audit_counts(np.array([505, 483, 12]), share).violated
+
+
+@pytest.mark.parametrize("expected", [2, 5, 20, 200])
+def test_the_level_of_counts_holds_far_out_for_small_counts_too(expected):
+    """Summed over all counts of one outcome of 100,000 draws. Chi-square alone at 5 expected: 69 times the level."""
+    n, miss = 100_000, 1e-6
+    share, refused = np.array([expected / n, 1 - expected / n]), 0.0
+    for count in range(expected * 3 + 40):
+        if audit_counts(np.array([count, n - count]), share).violated:
+            refused += stats.binom.pmf(count, n, share[0])
+    assert refused < 2 * miss
+
+
+# the spread that is taken for that of a normal law, and neighbouring pairs for independent ones: .345, .026, .105, .02
+@pytest.mark.parametrize(
+    ("steps", "records", "probability"), [(5000, 5, 0.01), (1000, 60, 0.5), (2, 60, 0.2), (50, 60, 0.2)]
+)
+def test_a_right_sampler_is_refused_as_seldom_as_the_confidence_says(steps, records, probability):
+    """600 audits at .99: 6 are due at most, and 16 come once in 10,000."""
+    generator, wrong = rng(5), 0
+    for _ in range(600):
+        drawn = generator.random((steps, records), dtype=np.float32) < probability
+        wrong += audit_sampling(drawn, probability, 0.99).violated
+    assert wrong < 16
+
+
+def test_batches_that_take_neighbours_together_or_have_one_size_are_refused():
+    generator = rng(6)
+    chosen = generator.random((4000, 30)) < 0.2
+    assert audit_sampling(np.repeat(chosen, 2, axis=1), 0.2).violated
+    shifted = np.roll(np.repeat(chosen, 2, axis=1), 1, axis=1)
+    assert audit_sampling(shifted, 0.2).violated, "pairs that begin at odd places"
+    fixed = generator.random((4000, 60)).argsort(axis=1) < 12
+    assert audit_sampling(fixed, 0.2).violated
+    assert not audit_sampling(np.ones((1, 3), bool), 0.9).violated, "one step says nothing of the spread"
+
+
 def test_workers_whose_streams_have_no_name_of_their_own_share_noise():
     key = Key.from_insecure_seed(3)
     right = np.stack([key.generator("noise", rank).standard_normal(500) for rank in range(4)])
@@ -72,6 +115,9 @@ def test_what_cannot_be_tested_is_refused():
         lambda: audit_counts(np.array([1, 2]), np.array([0.5, 0.3, 0.2])),
         lambda: audit_counts(np.array([1, 2]), np.array([1.5, -0.5])),
         lambda: audit_counts(np.array([0, 0]), np.array([0.5, 0.5])),
+        lambda: audit_counts(np.array([-5, 10]), np.array([0.5, 0.5])),
+        lambda: audit_counts(np.array([5, 3]), np.array([0.5, 0.3])),
+        lambda: audit_counts(np.array([5, 3]), np.array([0.0, 0.0])),
         lambda: audit_independence(np.zeros((1, 9))),
         lambda: audit_sampling(np.zeros((4, 4)), 0.5),
         lambda: audit_sampling(np.zeros((4, 4), dtype=bool), 0.0),
