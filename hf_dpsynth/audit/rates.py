@@ -109,6 +109,7 @@ def rates_finding(
     confidence: float,
     gaussian: bool,
     claimed: float | None,
+    stretch: float = 1.0,
     limits: tuple[str, ...] = (),
     uses_private_data: bool = False,
 ) -> RatesFinding:
@@ -123,13 +124,14 @@ def rates_finding(
         confidence (`float`): that of both rates together.
         gaussian (`bool`): whether `value` is the epsilon by Gaussian DP, and not the direct one.
         claimed (`float`, *optional*): the epsilon that is claimed at delta.
+        stretch (`float`, defaults to 1): by how much mu is divided, where draws are whole numbers.
         limits (`tuple[str, ...]`): sentences that the finding says besides.
         uses_private_data (`bool`): whether the scores are private.
     """
     miss = (1 - confidence) / 2
     wrong, missed = int((without > threshold).sum()), int((present <= threshold).sum())
     high = upper_rate(wrong, len(without), miss), upper_rate(missed, len(present), miss)
-    mu, direct = gaussian_mu(*high), direct_epsilon(*high, delta)
+    mu, direct = gaussian_mu(*high) / stretch, direct_epsilon(*high, delta)
     by_mu = gaussian_epsilon(mu, delta)
     value = by_mu if gaussian else direct
     return RatesFinding(
