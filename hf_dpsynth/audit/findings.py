@@ -6,6 +6,9 @@ words, and a lower bound has no upper end.
 
 import math
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.release import Audit
@@ -43,10 +46,14 @@ class Finding:
     limits: tuple[str, ...] = ()
     uses_private_data: bool = False
 
+    def __post_init__(self) -> None:
+        if self.claimed is not None and not self.claimed >= 0:
+            raise ConfigError(f"the claim is {self.claimed}; it is a number >= 0, or nothing is held against it")
+
     @property
     def violated(self) -> bool:
         """Whether the claim is refuted; False where there is none."""
-        return self.claimed is not None and self.value > self.claimed
+        return self.claimed is not None and not self.value <= self.claimed
 
     def statement(self) -> str:
         """Return the figure in words, with its method, its confidence and its limits."""
@@ -104,6 +111,18 @@ class Fit(Finding):
 
     def _verdict(self) -> str:
         return f"The claimed law is {'refuted' if self.violated else 'not refuted'}."
+
+
+def numbers(name: str, values: Any) -> np.ndarray:
+    """Return values as float64.
+
+    Raises:
+        ConfigError: one is no number; the message does not show it, as it may be a private text.
+    """
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigError(f"{name}= holds something else than numbers, or rows of different lengths") from None
 
 
 def check_confidence(confidence: float) -> None:

@@ -16,6 +16,7 @@ from hf_dpsynth.privacy.limited_domain import LimitedDomainDpEvent, threshold
 
 Law = Mapping[tuple[int, ...], float]
 Votes = tuple[int, ...]
+_MOST = 700.0  # above it exp(epsilon) is no float64
 
 
 def gumbel_law(
@@ -115,6 +116,8 @@ def audit_histograms(
         (0.0099, False)
     """
     check_delta(delta)
+    if not 0 <= epsilon <= _MOST:
+        raise ConfigError(f"epsilon is {epsilon}; it is a number from 0 to {_MOST:g}")
     check_count("candidates", candidates, 1)
     check_count("most", most, 1)
     if adjacency not in ("add-remove", "zero-out", "replace-one"):
@@ -125,10 +128,10 @@ def audit_histograms(
         if votes not in known:
             known[votes] = law(votes)
             total = sum(known[votes].values())
-            if not abs(total - 1) < 1e-9:
+            if not abs(total - 1) < 1e-9 or min(known[votes].values()) < 0:
                 raise ConfigError(
                     f"the law of the votes {votes} sums to {total:.6g}; it must list every output with its "
-                    "probability, the empty output too"
+                    "probability >= 0, the empty output too"
                 )
         return known[votes]
 

@@ -66,7 +66,7 @@ def audit_matrix(law: np.ndarray, distances: np.ndarray, epsilon: float, toleran
         >>> round(found.value, 4), found.violated
         (1.0986, True)
     """
-    rows, apart = np.asarray(law, dtype=np.float64), np.asarray(distances, dtype=np.float64)
+    rows, apart = np.asarray(law, dtype=np.float64), _apart(distances)
     if rows.ndim != 2 or apart.shape != (len(rows), len(rows)):
         raise ConfigError(f"the law has shape {rows.shape}, distances {apart.shape}; (k, m) and (k, k) are needed")
     if not (rows >= 0).all() or not np.allclose(rows.sum(axis=1), 1, atol=1e-6):
@@ -115,14 +115,14 @@ def audit_words(
     Returns:
         `Finding`: `value` is the bound.
     Raises:
-        ConfigError: an argument is out of range.
+        ConfigError: an argument is out of range, or `draw` returns something else than `size` places.
     """
     check_count("draws", draws, 1)
     check_confidence(confidence)
     check_seed(seed)
-    apart = np.asarray(distances, dtype=np.float64)
+    apart = _apart(distances)
     size = len(apart)
-    outputs = [np.asarray(draw(word, draws, public_generator(seed, "audit-words", word))) for word in range(size)]
+    outputs = [_places(draw(word, draws, public_generator(seed, "audit-words", word)), draws) for word in range(size)]
     width = 1 + max(int(found.max()) for found in outputs)
     counts = [np.bincount(found, minlength=width) for found in outputs]
     miss = (1 - confidence) / (2 * size * width)
@@ -131,9 +131,9 @@ def audit_words(
     value = 0.0
     for one in range(size):
         for other in range(size):
-            if one != other and apart[one, other] > 0:
-                gap = float((np.log(np.maximum(low[one], 1e-300)) - np.log(high[other])).max())
-                value = max(value, gap / float(apart[one, other]))
+            gap = float((np.log(np.maximum(low[one], 1e-300)) - np.log(high[other])).max())
+            if one != other and gap > 0:
+                value = max(value, gap / float(apart[one, other]) if apart[one, other] else math.inf)
     return Finding(
         attack="draws of all words",
         metric=EPSILON_LOWER,
@@ -145,3 +145,20 @@ def audit_words(
         claimed=float(epsilon),
         limits=(_PER_UNIT,),
     )
+
+
+def _apart(distances: np.ndarray) -> np.ndarray:
+    """Return distances, at least 2 x 2 of them; a NaN or a negative one would hide any loss."""
+    found = np.asarray(distances, dtype=np.float64)
+    if found.ndim != 2 or found.shape[0] != found.shape[1] or len(found) < 2 or not (found >= 0).all():
+        raise ConfigError(
+            f"distances have shape {found.shape}; at least 2 inputs are compared with a law each, by numbers >= 0"
+        )
+    return found
+
+
+def _places(drawn: np.ndarray, draws: int) -> np.ndarray:
+    found = np.asarray(drawn)
+    if found.shape != (draws,) or not np.issubdtype(found.dtype, np.integer) or not (found >= 0).all():
+        raise ConfigError(f"draw= returned shape {found.shape}, type {found.dtype}; pass {draws} places 0, 1, ..")
+    return found

@@ -16,6 +16,11 @@ from scipy.stats import beta, norm
 
 from hf_dpsynth.audit.findings import EPSILON_LOWER, Finding
 
+_FEW = (
+    "{n} runs on a side are too few for any claim at this delta and confidence: without a single error, the bound "
+    "would still be 0."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RatesFinding(Finding):
@@ -134,6 +139,8 @@ def rates_finding(
     mu, direct = gaussian_mu(*high) / stretch, direct_epsilon(*high, delta)
     by_mu = gaussian_epsilon(mu, delta)
     value = by_mu if gaussian else direct
+    if direct_epsilon(upper_rate(0, len(without), miss), upper_rate(0, len(present), miss), delta) == 0:
+        limits = (*limits, _FEW.format(n=min(len(without), len(present))))
     return RatesFinding(
         attack=attack,
         metric=EPSILON_LOWER,

@@ -53,6 +53,8 @@ def audit_secrets(
     seen = np.asarray(release(values, candidates, public_generator(seed, "audit-secrets", "release")))
     if seen.shape != (games, candidates):
         raise ConfigError(f"release= returned shape {seen.shape}; ({games}, {candidates}) is needed")
+    if not np.isfinite(seen).all():
+        raise ConfigError("release= returned a number that is not finite, which hides what the attacker sees")
     right = int((seen.argmax(axis=1) == values).sum())
     miss = (1 - confidence) / 2
     low = lower_rate(right, games, miss)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import beta, norm
 
-from hf_dpsynth.audit.findings import check_confidence, check_delta
+from hf_dpsynth.audit.findings import check_confidence, check_delta, numbers
 from hf_dpsynth.audit.rates import RatesFinding, rates_finding
 from hf_dpsynth.errors import ConfigError
 
@@ -29,8 +29,8 @@ def multi_run(
     Clopper-Pearson on both error rates, each at half of 1 - confidence. `value` is the direct bound, which assumes
     nothing; `epsilon_gaussian` is the larger one that holds where the trade-off is that of a Gaussian.
 
-    Power: the direct bound cannot exceed ln(n / ln(2 / (1 - confidence))) or so with n runs on each side, whatever the
-    mechanism does: 1000 runs show an epsilon of 5.2 at most at confidence 0.99.
+    Power: the direct bound cannot exceed ln(n / ln(2 / (1 - confidence))) or so with n runs counted on each side,
+    whatever the mechanism does: 1000 show an epsilon of 5.2 at most at confidence 0.99.
 
     Args:
         without (`Sequence[float]`): a score for each run without the record, shape (n,).
@@ -78,7 +78,7 @@ def multi_run(
 
 
 def _scores(name: str, values: Sequence[float] | np.ndarray) -> np.ndarray:
-    found = np.asarray(values, dtype=np.float64)
+    found = numbers(name, values)
     if found.ndim != 1 or len(found) < _LEAST_RUNS or not np.isfinite(found).all():
         raise ConfigError(f"{name}= has shape {found.shape}; it holds at least {_LEAST_RUNS} finite scores, one a run")
     return found

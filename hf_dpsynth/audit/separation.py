@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm, rankdata
 
 from hf_dpsynth.audit.attacks import AttackResult, Curve
-from hf_dpsynth.audit.findings import Finding, check_confidence, check_delta
+from hf_dpsynth.audit.findings import Finding, check_confidence, check_delta, numbers
 from hf_dpsynth.audit.rates import direct_epsilon, lower_rate, upper_rate
 from hf_dpsynth.audit.repeated import best_threshold
 from hf_dpsynth.errors import ConfigError
@@ -106,7 +106,7 @@ def curve(members: np.ndarray, others: np.ndarray) -> Curve:
 
 
 def _scores(name: str, values: Sequence[float] | np.ndarray) -> np.ndarray:
-    found = np.asarray(values, dtype=np.float64)
+    found = numbers(name, values)
     if found.ndim != 1 or len(found) < _LEAST or not np.isfinite(found).all():
         raise ConfigError(
             f"{name}= has scores of shape {found.shape}; at least {_LEAST} finite ones are needed, one a record"

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from hf_dpsynth.audit.findings import EPSILON_LOWER, Finding, check_confidence, check_delta
+from hf_dpsynth.audit.findings import EPSILON_LOWER, Finding, check_confidence, check_delta, numbers
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.metrics.base import check_count, check_seed
 from hf_dpsynth.privacy.keys import public_generator
@@ -193,7 +193,7 @@ def group_delta(delta: float, epsilon: float, copies: int) -> float:
 
 
 def _checked(scores: Any, included: Any) -> tuple[np.ndarray, np.ndarray]:
-    values, coins = np.asarray(scores, dtype=np.float64), np.asarray(included)
+    values, coins = numbers("scores", scores), np.asarray(included)
     if values.ndim != 1 or values.shape != coins.shape or not len(values):
         raise ConfigError(f"scores= has shape {values.shape}, included= {coins.shape}; each canary has one of both")
     if not np.isfinite(values).all():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import traceback
 
 import numpy as np
 import pytest
@@ -56,6 +57,41 @@ def test_an_entry_of_a_release_has_the_metric_that_a_push_looks_at_and_json_can_
         assert len(refuted({"parameters": {"epsilon": claimed}, "audit": [dataclasses.asdict(one)]})) == expected
     exact = FOUND[4].as_audit()
     assert exact.ci == (exact.value, exact.value) and not exact.uses_private_data
+
+
+SECRET = "zqsecret is a private text"
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        lambda: audit.one_run([SECRET] * 20, COINS[:20], 1e-5, 0.95),
+        lambda: audit.multi_run([SECRET] * 20, range(20), 1e-5, 0.95),
+        lambda: audit.multi_run(range(20), [SECRET] * 20, 1e-5, 0.95),
+        lambda: audit.discrimination([SECRET] * 20, range(20), attack="a"),
+    ],
+)
+def test_texts_that_are_passed_for_scores_are_not_shown(attack):
+    with pytest.raises(ConfigError, match="something else than numbers") as caught:
+        attack()
+    assert "zqsecret" not in "".join(traceback.format_exception_only(caught.value))
+    assert caught.value.__suppress_context__, "numpy's own message shows the text"
+
+
+@pytest.mark.parametrize("bad", [math.nan, -1.0])
+def test_a_claim_that_is_none_is_refused_and_not_held_for_kept(bad):
+    law, apart = np.array([[0.9, 0.1], [0.1, 0.9]]), np.ones((2, 2))
+    for wrong in (
+        lambda: audit.one_run(COINS + 0.0, COINS, 1e-5, 0.95, claimed_epsilon=bad),
+        lambda: audit.multi_run(range(20), range(50, 70), 1e-5, 0.95, claimed_epsilon=bad),
+        lambda: audit.audit_matrix(law, apart, bad),
+        lambda: audit.audit_matrix(law, bad * apart, 1.0),
+        lambda: audit.audit_words(lambda word, size, _: np.full(size, word), apart, bad, draws=10),
+        lambda: audit.audit_words(lambda word, size, _: np.full(size, word), bad * apart, 1.0, draws=10),
+        lambda: audit.audit_histograms(lambda _: {(): 1.0}, "add-remove", bad, 0.01),
+    ):
+        with pytest.raises(ConfigError, match=r"claim|distances|epsilon"):
+            wrong()
 
 
 @pytest.mark.parametrize("bad", [0, 1, -0.1, 1.5, math.nan, True, None, "0.9"])

@@ -64,3 +64,10 @@ def test_neighbours_and_the_divergence_by_hand():
 def test_another_relation_is_refused():
     with pytest.raises(ConfigError, match="adjacency is 'swap'"):
         audit_histograms(without_threshold, "swap", 1.0, 0.01)
+
+
+def test_a_negative_probability_and_an_epsilon_that_hides_every_delta_are_refused():
+    with pytest.raises(ConfigError, match="probability >= 0"):
+        audit_histograms(lambda _: {(0,): 1.5, (): -0.5}, "add-remove", 1.0, 0.01)
+    with pytest.raises(ConfigError, match="epsilon is 1000"):
+        audit_histograms(without_threshold, "add-remove", 1000.0, 0.01)

@@ -77,3 +77,24 @@ def test_shapes_and_rows_that_are_no_law_are_refused():
             audit_matrix(law, apart, 1.0)
     with pytest.raises(ConfigError, match="draws is 0"):
         audit_words(drawn(Madlib(), 1.0), APART, 1.0, draws=0)
+
+
+def test_draws_of_equal_words_with_other_laws_are_an_infinite_loss_and_equal_laws_none():
+    def draw(word, size, generator):
+        return generator.choice(2, size, p=[0.5, 0.5] if word else [0.7, 0.3])
+
+    apart = np.zeros((2, 2))
+    assert audit_words(draw, apart, 9.0, draws=5000).value == math.inf
+    assert audit_words(lambda _, *more: draw(1, *more), apart, 9.0, draws=5000).value == 0
+
+
+@pytest.mark.parametrize("drawn", [np.zeros(50, int), np.full(100, -1), np.full(100, 0.5)])
+def test_draws_that_are_no_places_or_too_few_are_refused(drawn):
+    """Half of the draws would halve each rate, and accuse a right law."""
+    with pytest.raises(ConfigError, match="draw= returned"):
+        audit_words(lambda *_: drawn, np.ones((2, 2)), 1.0, draws=100)
+
+
+def test_a_law_of_one_input_is_compared_with_nothing_and_refused():
+    with pytest.raises(ConfigError, match="at least 2 inputs"):
+        audit_matrix(np.ones((1, 1)), np.zeros((1, 1)), 1.0)

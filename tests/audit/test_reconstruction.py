@@ -45,3 +45,5 @@ def test_what_is_no_game_is_refused():
             audit_secrets(release(0.1, 0.3), *arguments)
     with pytest.raises(ConfigError, match=r"shape \(2,\)"):
         audit_secrets(lambda *_: np.zeros(2), 0.1, 0.3)
+    with pytest.raises(ConfigError, match="not finite"):
+        audit_secrets(lambda values, candidates, _: np.full((len(values), candidates), np.nan), 0.1, 0.3, games=9)

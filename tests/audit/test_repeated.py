@@ -78,3 +78,9 @@ def test_scores_that_tell_nothing_or_are_too_few_are_refused():
             multi_run(*wrong, 1e-5, 0.9)
     with pytest.raises(ConfigError, match="threshold is nan"):
         multi_run(twenty, twenty, 1e-5, 0.9, threshold=math.nan)
+
+
+def test_too_few_runs_say_so():
+    few, enough = (multi_run(np.arange(n) % 5, 9 + np.arange(n) % 5, 1e-5, 0.99) for n in (10, 40))
+    assert few.epsilon_lower == 0 and "5 runs on a side are too few for any claim" in few.statement()
+    assert enough.epsilon_lower > 0 and "too few" not in enough.statement()
