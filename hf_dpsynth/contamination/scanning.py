@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
@@ -101,7 +102,7 @@ def _cut_runs(index: PrivateIndex, flat: Flat, starts: np.ndarray, ends: np.ndar
     kept &= ~_covered(starts, ends, count)
     while True:
         where = np.flatnonzero(kept)
-        rest = Flat(flat.ids[where], np.flatnonzero(separators[where]))
+        rest = Flat(flat.ids[where], np.flatnonzero(separators[where]), _kept_tokens(flat, touched, kept))
         parts = [finder.find(rest) for finder in index.finders]
         if not any(len(one.starts) for one in parts):
             break
@@ -112,6 +113,12 @@ def _cut_runs(index: PrivateIndex, flat: Flat, starts: np.ndarray, ends: np.ndar
         edges = np.flatnonzero(np.diff(np.concatenate(([0], gone, [0]))))
         runs[row] = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
     return runs
+
+
+def _kept_tokens(flat: Flat, rows: np.ndarray, kept: np.ndarray) -> list[list[str]]:
+    """Return the tokens that are left of some texts, for a finder that reads them as they are written."""
+    begins, ends, tokens = flat.begins, flat.ends, flat.tokens or []
+    return [list(compress(tokens[row], kept[begins[row] : ends[row] + 1].tolist())) for row in rows.tolist() if tokens]
 
 
 def _characters(places: Ranges, runs: Ranges) -> Ranges:

@@ -170,6 +170,8 @@ class Windows:
     def _equal(self, ids: np.ndarray, starts: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Return whether the windows of texts and of private texts are the same, token by token."""
         same = np.empty(len(starts), bool)
+        if not len(starts):  # a window may be longer than memory
+            return same
         step, within = max(1, _BLOCK // self._length), np.arange(self._length)
         for start in range(0, len(starts), step):
             part = slice(start, start + step)

@@ -130,6 +130,21 @@ def test_what_a_cut_joins_is_cut_too():
     assert found.dataset["text"][:] == ["end"]
 
 
+def test_what_a_cut_leaves_is_not_like_a_short_private_text_either():
+    long = " ".join(f"t{number}" for number in range(10))
+    sides = [long, "a b c d e"], [f"{long} a b c d x", "a b c d x y z"]
+    rules = {"window": 10, "short_texts": "minhash", "similarity": 0.6}
+    for processes in (1, 2):
+        left = find_overlaps(*sides, mode="cut", num_proc=processes, **rules).dataset["text"][:]
+        assert left == ["", "a b c d x y z"]
+        assert find_overlaps(sides[0], left, **rules).num_documents == 0
+
+
+def test_a_window_longer_than_memory_is_a_window_that_no_text_has():
+    found = find_overlaps(["b c"], ["b c", "b"], window=10**12)
+    assert (found.num_documents, found.num_windows) == (1, 0)
+
+
 def test_a_cut_keeps_white_space_and_what_stands_around():
     private, public = ["x y z"], ["  a\tb \n x  y z \r\n c d\n", "x y z", "a  x y z \n"]
     found = find_overlaps(private, public, window=3, mode="cut")
