@@ -70,6 +70,12 @@ class Corpus:
         self._is_stream = isinstance(loaded, IterableDataset)
 
     @property
+    def is_numbers(self) -> bool:
+        """Whether its column is declared to hold numbers, of which no part can be cut."""
+        declared = (getattr(self._rows, "features", None) or {}).get(self.column)
+        return declared is not None and "string" not in str(getattr(declared, "dtype", "string"))
+
+    @property
     def is_read_once(self) -> bool:
         """Whether it is an iterator, which gives its texts only once."""
         return isinstance(self._rows, Iterator)
@@ -116,7 +122,7 @@ class Corpus:
             table = self._rows.with_format("arrow")[:]
             table = table.replace_schema_metadata(self._rows.features.arrow_schema.metadata)
         else:
-            table = pa.table({self.column: pa.array(list(self.texts()), pa.large_string())})
+            table = pa.table({self.column: _column(list(self.texts()))})
         return tables.fresh(_edited_table(table, self.column, edits))
 
     def _edited_stream(self, edits: Mapping[int, Edit]) -> Any:
@@ -154,6 +160,16 @@ class Corpus:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return str(value)
         raise ConfigError(f"the {self._side} texts hold a {type(value).__name__}; each is a text, a number or null.")
+
+
+def _column(texts: list[str | None]) -> pa.Array:
+    try:
+        return pa.array(texts, pa.large_string())
+    except UnicodeEncodeError:
+        raise ConfigError(
+            "a public text holds half of a surrogate pair, which no data set can hold. Encode it with "
+            "errors='replace' and decode it again."
+        ) from None
 
 
 def _edited_table(table: pa.Table, column: str, edits: Mapping[int, Edit]) -> pa.Table:

@@ -125,7 +125,8 @@ def find_overlaps(
         private (`Dataset`, `DatasetDict`, `Sequence[str | None]` or path): the private texts; of a DatasetDict, those
             of every split. Sensitive.
         public (`Dataset`, `IterableDataset`, `Iterable` or path): the corpus: rows, or texts, or a file, which is read
-            into memory. Public.
+            into memory. A stream is read again when its result is read and must give the same rows in the same order:
+            a text of another length is noticed, another text of the same length is not. Public.
         window (`int`, defaults to `50`): the tokens that make an overlap.
         mode (`str`, defaults to `"report"`): `"report"` counts; `"drop"` also gives the corpus without texts that
             overlap; `"cut"` without the spans, again until no overlap is left, also none across a cut. A text of
@@ -156,6 +157,8 @@ def find_overlaps(
             f"mode {mode!r} reads the public texts twice, and a {type(public).__name__} gives them once. Pass a list, "
             "a Dataset or IterableDataset.from_generator(...)."
         )
+    if corpus.is_numbers and mode == "cut":
+        raise ConfigError(f"column {corpus.column!r} of the public texts holds numbers. Pass mode='drop', or a text.")
     index = PrivateIndex(private_texts(private, text_column), rules)
     total = _Total(index)
     total.add(scanned(index, corpus.batches(), cut=mode == "cut", num_proc=int(num_proc or 1)))

@@ -63,7 +63,11 @@ def _wanted(split: Any, column: str, values: Any, *, back: bool = False) -> set[
     feature: Any = (split.features or {}).get(column)
     if not hasattr(feature, "names"):
         return set(values)
-    return {feature.int2str(value) if back else feature.str2int(value) for value in values if value is not None}
+    named = [value for value in values if value is not None]
+    for value in [] if back else named:
+        if value not in feature.names:
+            raise ConfigError(f"no source is named {value!r}{registry.closest(str(value), feature.names)}")
+    return {feature.int2str(value) if back else feature.str2int(value) for value in named}
 
 
 def _without(split: Any, column: str, names: Sequence[str]) -> Any:

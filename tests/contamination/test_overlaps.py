@@ -335,6 +335,24 @@ def test_what_is_wrong_is_said_without_private_text(given, said):
     assert CANARY not in str(caught.value)
 
 
+def test_numbers_are_dropped_and_not_cut():
+    rows = Dataset.from_dict({"text": [12, 13]})
+    for corpus in (rows, rows.to_iterable_dataset()):
+        with pytest.raises(ConfigError, match="holds numbers"):
+            find_overlaps(["12"], corpus, public_column="text", mode="cut")
+        kept = find_overlaps(["12"], corpus, public_column="text", mode="drop").dataset
+        assert [row["text"] for row in kept] == [13]
+    assert find_overlaps(["12"], [12, 13], mode="cut").dataset["text"][:] == ["", "13"]
+
+
+def test_half_of_a_surrogate_pair_is_searched_and_no_data_set():
+    private, public = [f"{CANARY} \ud800"], [f"{CANARY} \ud800", "c"]
+    assert find_overlaps(private, public, num_proc=2).num_documents == 1
+    with pytest.raises(ConfigError, match="surrogate pair") as caught:
+        find_overlaps(private, public, mode="cut")
+    assert CANARY not in str(caught.value) and caught.value.__suppress_context__
+
+
 def test_empty_sides_are_no_overlap():
     for private, public in (([], ["a"]), (["a"], []), ([None, ""], [None, ""]), ([], [])):
         for mode in ("report", "drop", "cut"):

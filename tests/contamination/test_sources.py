@@ -32,6 +32,8 @@ def test_the_names_of_a_class_label_are_its_names():
     corpus = Dataset.from_dict({"site": ["forum", "news", None], "n": [1, 2, 3]}, features=features)
     assert remove_sources(corpus, "site", ["news"])["n"][:] == [1, 3]
     assert [row["n"] for row in remove_sources(corpus.to_iterable_dataset(), "site", ["news"])] == [1, 3]
+    with pytest.raises(ConfigError, match="did you mean 'news'"):
+        remove_sources(corpus.to_iterable_dataset(), "site", ["new"])
 
 
 @pytest.mark.parametrize(
