@@ -73,9 +73,10 @@ def one_run(
 
     Every canary must have been included by a fair coin of its own, and the scores be made from the run's output alone.
 
-    Power: a Gaussian mechanism of epsilon 4 at delta 1e-5 with 1000 canaries that do not disturb each other gives 1.47
-    on average at confidence 0.95 with 100 guesses, 1.44 with 50, 1.38 with 200, 0.63 with 1000; at confidence 0.99 and
-    100 guesses 1.30. Most of what is missing to 4 is missing whatever the number of canaries.
+    Power: a Gaussian mechanism of epsilon 4 at delta 1e-5 with 1000 canaries that do not disturb each other gives, in
+    2000 simulated audits at confidence 0.95, 1.53 on average with 100 guesses, 1.52 with 50, 1.40 with 200, 0.63 with
+    1000; at confidence 0.99 and 100 guesses 1.33. Most of what is missing to 4 is missing whatever the number of
+    canaries.
 
     Args:
         scores (`Sequence[float]`): of the m canaries, shape (m,).
