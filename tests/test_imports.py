@@ -11,7 +11,7 @@ import hf_dpsynth
 PACKAGE = pathlib.Path(hf_dpsynth.__file__).parent
 FLOORS = (
     {"errors", "logging"},
-    {"extras", "guarantees", "registry"},
+    {"extras", "guarantees", "registry", "strict_yaml"},
     {"compute", "devices", "figures"},
     {"processes"},
     {"privacy"},

@@ -9,7 +9,7 @@ import pytest
 from datasets import Dataset
 
 import hf_dpsynth
-from hf_dpsynth import recipe
+from hf_dpsynth import recipe, strict_yaml
 from hf_dpsynth.errors import ConfigError
 from tests.recipe_table import FOLDER, README, line
 from tests.stubs import StubEmbedder, StubGenerator, reviews, toy_vectors
@@ -35,9 +35,9 @@ def load(text, *overrides):
     ],
 )  # fmt: skip
 def test_scalars_follow_the_core_schema_of_yaml_1_2(text, value):
-    found = recipe.parse(text, "here")
+    found = strict_yaml.parse(text, "here")
     assert found == value and type(found) is type(value)
-    assert math.isnan(recipe.parse(".nan", "here"))
+    assert math.isnan(strict_yaml.parse(".nan", "here"))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_scalars_follow_the_core_schema_of_yaml_1_2(text, value):
 )
 def test_what_is_no_strict_yaml_is_refused_on_one_line(text, words):
     with pytest.raises(ConfigError, match="here") as caught:
-        recipe.parse(text, "here")
+        strict_yaml.parse(text, "here")
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 

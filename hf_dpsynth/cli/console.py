@@ -40,7 +40,7 @@ def fields_of(items: "list[str] | None") -> dict[str, Any]:
     Raises:
         ConfigError: one is not of this form.
     """
-    from hf_dpsynth.recipe import parse
+    from hf_dpsynth.strict_yaml import parse
 
     found: dict[str, Any] = {}
     for item in items or ():

@@ -185,7 +185,7 @@ def _from_flags(flags: dict[str, Any], data: dict[str, str | None]) -> "Recipe":
 
 
 def _value(text: str, flag: str, brackets: str) -> Any:
-    from hf_dpsynth.recipe import parse
+    from hf_dpsynth.strict_yaml import parse
 
     bare = brackets and not text.lstrip().startswith(("[", "{"))
     return parse(f"{brackets[0]}{text}{brackets[1]}" if bare else text, flag)
