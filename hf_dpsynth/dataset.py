@@ -210,7 +210,8 @@ def synthesize(
             missing.
         public (`Dataset` or `Sequence[str]`, *optional*): public rows with the text and label columns of `ds`, or
             texts where there is no label column. `sentdp-select` picks its rows among them, `dp-eda` starts from them,
-            `sec-pe` clusters them; fine-tuning reports its loss on at most 256 of them, which changes nothing.
+            `sec-pe` clusters them; fine-tuning reports its loss on at most 256 of them, which changes nothing. Rows
+            that `contamination.find_overlaps` left make the release conditional on an assumption that fails.
         secrets (`str`, `Callable` or detector, *optional*): for mechanisms that protect listed secrets: a column of
             lists, which is not in the output, a function from a text to its secrets, or `"regex"`, `"spacy"`,
             `"presidio"` (`hf_dpsynth.secrets`). Rows without a listed secret get no protection.
@@ -247,6 +248,7 @@ def synthesize(
         (4.0, 'add-remove')
     """
     from hf_dpsynth import columns, models, registry
+    from hf_dpsynth.contamination import origin
     from hf_dpsynth.mechanisms import public_inputs
     from hf_dpsynth.mechanisms.base import PublicInputs, Synthesizer
     from hf_dpsynth.mechanisms.planning import check_seed, declared_units, plan_synthesis, privacy_unit
@@ -291,7 +293,7 @@ def synthesize(
         adjacency=adjacency,
         unit=unit,
         account="pld" if budget is None else "rdp",
-        assumptions=(*public_inputs.assumed(found, inputs, models_used), *held.assumptions),
+        assumptions=(*public_inputs.assumed(found, inputs, models_used), *origin.assumed(public), *held.assumptions),
         seed=check_seed(seed),
         model_ids=public_inputs.named(found, inputs, models_used),
         text_column=column,

@@ -12,6 +12,7 @@ from hf_dpsynth.errors import ConfigError
 
 NEIGHBOURS = ("add-remove", "zero-out", "replace-one")
 DECLARED = ": declared, not checked"  # ends an assumption that is the publisher's word
+FALSE = ": false"  # ends an assumption that fails
 
 
 def digits(value: float) -> str:

@@ -10,13 +10,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hf_dpsynth.contamination.overlaps import ASSUMPTION, Overlaps, Span, find_overlaps
+    from hf_dpsynth.contamination.origin import ASSUMPTION
+    from hf_dpsynth.contamination.overlaps import Overlaps, Span, find_overlaps
     from hf_dpsynth.contamination.sources import remove_sources
 
 __all__ = ["ASSUMPTION", "Overlaps", "Span", "find_overlaps", "remove_sources"]
 
 _ROOMS = {
-    "ASSUMPTION": "overlaps",
+    "ASSUMPTION": "origin",
     "Overlaps": "overlaps",
     "Span": "overlaps",
     "find_overlaps": "overlaps",

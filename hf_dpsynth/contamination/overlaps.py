@@ -9,6 +9,7 @@ import numpy as np
 
 from hf_dpsynth.contamination.corpora import Corpus, Edit, private_texts
 from hf_dpsynth.contamination.index import PrivateIndex
+from hf_dpsynth.contamination.origin import ASSUMPTION, marked
 from hf_dpsynth.contamination.rules import Rules, check_count
 from hf_dpsynth.contamination.scanning import Batch
 from hf_dpsynth.contamination.workers import scanned
@@ -16,7 +17,6 @@ from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.logging import progress_bar
 
 MODES = ("report", "drop", "cut")
-ASSUMPTION = "public corpus chosen independently of the private data: false"
 _STATISTIC = (
     "These counts and spans are statistics of the private texts, and no guarantee covers them. Keep them, and do not "
     "choose public material by them."
@@ -60,7 +60,8 @@ class Overlaps:
         num_short (`int`): private texts that have fewer tokens than the window, blank ones left out.
         spans (`tuple[Span, ...]`): where public texts overlap, as they were given: windows that overlap or touch are
             one span.
-        dataset (`Dataset` or `IterableDataset`, *optional*): the corpus without what overlaps; None in a report.
+        dataset (`Dataset` or `IterableDataset`, *optional*): the corpus without what overlaps; None in a report. Its
+            description is `ASSUMPTION`, which a release that is made with it as `public=` then states.
     """
 
     mode: str
@@ -171,7 +172,7 @@ def find_overlaps(
         num_private=total.num_private(),
         num_short=index.num_short,
         spans=tuple(total.spans),
-        dataset=None if mode == "report" else corpus.edited(total.edits()),
+        dataset=None if mode == "report" else marked(corpus.edited(total.edits())),
     )
 
 

@@ -240,6 +240,7 @@ def _is_dp(facts: dict[str, Any]) -> bool:
         facts["definition"] == "approximate_dp"
         and facts["parameters"]["epsilon"] is not None
         and str(facts["claim_status"]).startswith("formal_dp")
+        and not protection.fails(facts)
     )
 
 
@@ -363,6 +364,8 @@ def _own_sentence(facts: dict[str, Any]) -> str:
             f"two values of {unit['description']}. It protects no person with several texts as a whole."
         )
     so_far = "" if facts["claim_status"] == "formal_dp" else ", if the unknown assumptions below hold"
+    if so_far and protection.fails(facts):
+        so_far = ", under the assumptions below, of which at least one is false"
     return (
         f"This {of} is differentially private with DP epsilon = {number(parameters['epsilon'])} and "
         f"delta = {number(parameters['delta'])} (approximate DP) {under}{so_far}."

@@ -159,7 +159,7 @@ def whole(facts: dict[str, Any], digits: Any) -> str:
 
 def _condition(held: Iterable[dict[str, Any]]) -> str:
     conditional = any(one["claim_status"].endswith("_conditional") for one in held)
-    return ", if the unknown assumptions of each hold" if conditional else ""
+    return ", if the assumptions of each hold" if conditional else ""
 
 
 def _scale(facts: dict[str, Any]) -> float:

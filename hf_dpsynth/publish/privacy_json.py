@@ -15,7 +15,7 @@ from typing import Any
 
 from hf_dpsynth import registry
 from hf_dpsynth.errors import PrivacyError
-from hf_dpsynth.guarantees import DECLARED, ApproxDP, Guarantee, LocalDP, MetricDP, SecretProtection
+from hf_dpsynth.guarantees import DECLARED, FALSE, ApproxDP, Guarantee, LocalDP, MetricDP, SecretProtection
 from hf_dpsynth.models import catalog
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import extra_delta, leaves
@@ -33,6 +33,7 @@ REVIEWED = "the code of the mechanism, which is not part of hf_dpsynth, does wha
 OS_RANDOMNESS = "the noise comes from the randomness of the operating system"
 MOST_FINDINGS = 8  # of one kind: what follows from the first ones helps nobody
 UNKNOWN = ": unknown"
+DEPENDS = "the claim holds for the mechanism, and not for what was chosen by the private data before it"
 BY_WORD = "declared by the publisher; nothing checks it"
 CLEAR = "column copied in clear: "
 DOMAIN = "declared label domain of column: "
@@ -172,7 +173,7 @@ def _claim_status(release: Release) -> str:
     guarantee = release.guarantee
     if _voided(release.plan, guarantee):
         return "none"
-    conditional = any(sentence.endswith(UNKNOWN) for sentence in _sentences(release))
+    conditional = any(sentence.endswith((UNKNOWN, FALSE)) for sentence in _sentences(release))
     if isinstance(guarantee, SecretProtection):
         return protection.CONDITIONAL if conditional else protection.FORMAL
     return "formal_dp_conditional" if conditional else "formal_dp"
@@ -298,6 +299,8 @@ def _assumption(sentence: str) -> dict[str, Any]:
     if sentence.endswith(UNKNOWN):
         note = "nobody has checked this; where it fails, so does the claim"
         return {"name": sentence.removesuffix(UNKNOWN), "holds": "unknown", "note": note}
+    if sentence.endswith(FALSE):
+        return {"name": sentence.removesuffix(FALSE), "holds": False, "note": DEPENDS}
     if sentence.endswith(DECLARED):
         return {"name": sentence.removesuffix(DECLARED), "holds": True, "note": BY_WORD}
     return {"name": sentence, "holds": True, "note": "by construction"}

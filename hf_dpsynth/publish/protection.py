@@ -42,6 +42,11 @@ def guarantee_of(stated: dict[str, Any], sentences: tuple[str, ...]) -> SecretPr
     return SecretProtection(p=stated["p"], r=stated["r"], kinds=kinds, assumptions=sentences)
 
 
+def fails(facts: dict[str, Any]) -> bool:
+    """Return whether an assumption of a claim is known to be false."""
+    return any(entry["holds"] is False for entry in facts["accounting"]["assumptions"])
+
+
 def pairs(stated: dict[str, Any]) -> list[tuple[str, float, float]]:
     """Return kind, p and r of each claim; the first one is of all kinds that are not named."""
     return [("", stated["p"], stated["r"]), *((one["kind"], one["p"], one["r"]) for one in stated["kinds"])]
@@ -58,6 +63,8 @@ def sentence(facts: dict[str, Any]) -> str:
         largest = digits(max(p for _, p, _ in named)), digits(max(r for *_, r in named))
         own = f"; of {len(named):,} kinds with bounds of their own, each at most ({', '.join(largest)})"
     so_far = "" if facts["claim_status"] == FORMAL else " This holds if the unknown assumptions below do."
+    if so_far and fails(facts):
+        so_far = " This is said under the assumptions below, of which at least one is false."
     return (
         f"({digits(stated['p'])}, {digits(stated['r'])})-secret protection, not differential privacy: whoever guesses "
         f"the value of a listed secret with probability at most {digits(stated['p'])} beforehand, all other secrets "

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from hf_dpsynth.errors import ConfigError
-from hf_dpsynth.guarantees import DECLARED, ApproxDP, Guarantee, LocalDP, MetricDP
+from hf_dpsynth.guarantees import DECLARED, FALSE, ApproxDP, Guarantee, LocalDP, MetricDP
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.event_json import event_from_json
 from hf_dpsynth.publish import cumulative, protection
@@ -122,10 +122,17 @@ def after_the_run(data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _ending(entry: dict[str, Any]) -> str:
+    """Return what ends the sentence of an assumption: whether it holds, and by whose word."""
+    if entry["holds"] is not True:
+        return UNKNOWN if entry["holds"] == "unknown" else FALSE
+    return DECLARED if entry["note"] == BY_WORD else ""
+
+
 def _guarantee(data: dict[str, Any]) -> Guarantee:
     parameters = data["parameters"]
     sentences = tuple(
-        entry["name"] + (UNKNOWN if entry["holds"] == "unknown" else DECLARED if entry["note"] == BY_WORD else "")
+        entry["name"] + _ending(entry)
         for entry in data["accounting"]["assumptions"]
         if entry["name"] not in (OS_RANDOMNESS, POSTPROCESSED, REVIEWED)
     )

@@ -45,7 +45,7 @@ def test_losses_add_up_and_rows_of_other_configurations_stay(hub, client, twice)
     assert first_words.startswith(
         "This data set holds rows of 2 releases; together they are differentially private with "
     )
-    assert "DP epsilon = 7" in first_words and "if the unknown assumptions of each hold. Of the newest" in first_words
+    assert "DP epsilon = 7" in first_words and "if the assumptions of each hold. Of the newest" in first_words
     names = [one["config_name"] for one in front(hub)["configs"]]
     assert names == ["default", "extra"] and front(hub)["differential_privacy"]["epsilon"] == held["epsilon"]
     said = client.call(

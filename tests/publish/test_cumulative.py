@@ -48,7 +48,7 @@ def test_a_condition_of_any_release_is_one_of_the_sum():
     for pairs in (("aug-pe-add-remove", "aug-pe-zero-out-own-embedder"), ("aug-pe-zero-out-own-embedder", "dp-lora")):
         for replaced in (True, False):
             _, facts = pair(*pairs, replaced=replaced)
-            assert "if the unknown assumptions of each hold" in cumulative.sentence(facts, number)
+            assert "if the assumptions of each hold" in cumulative.sentence(facts, number)
             assert replaced or front_matter(facts)["differential_privacy"]["claim_status"] == "formal_dp_conditional"
 
 

@@ -17,7 +17,7 @@ from hf_dpsynth.audit.deniability import Deniability
 from hf_dpsynth.figures.drawing import MARK, Figure, Table
 from hf_dpsynth.figures.palette import DARK, LIGHT
 from hf_dpsynth.figures.signs import visible
-from hf_dpsynth.publish import card, cumulative
+from hf_dpsynth.publish import card, cumulative, protection
 from hf_dpsynth.publish.report import attacks, texts
 from hf_dpsynth.publish.report.charts import budget_table
 from hf_dpsynth.publish.report.comparisons import scores_table
@@ -27,11 +27,12 @@ from hf_dpsynth.publish.report.private import PrivateFacts
 from hf_dpsynth.publish.shortened import shortened
 
 _SECRET = "Secret protection, not differential privacy"
+_UNCHECKED, _FALSE = "under assumptions that nobody has checked", "under assumptions of which one is false"
 _STATUS = {
     "formal_dp": ("good", "Formal guarantee"),
-    "formal_dp_conditional": ("warn", "Formal guarantee, under assumptions that nobody has checked"),
+    "formal_dp_conditional": ("warn", f"Formal guarantee, {_UNCHECKED}"),
     "formal_secret_protection": ("warn", _SECRET),
-    "formal_secret_protection_conditional": ("warn", f"{_SECRET}, under assumptions that nobody has checked"),
+    "formal_secret_protection_conditional": ("warn", f"{_SECRET}, {_UNCHECKED}"),
     "empirical_only": ("warn", "No formal guarantee"),
     "none": ("bad", "NOT PRIVATE"),
 }
@@ -106,6 +107,8 @@ def _context(facts: PublicFacts, figures: Mapping[str, Figure], deniability: Den
     claim = facts.claim
     metric = claim["parameters"]["metric_dp"]
     tone, status = _STATUS[claim["claim_status"]]
+    if protection.fails(claim):
+        status = status.replace(_UNCHECKED, _FALSE)
     if metric is not None and claim["claim_status"] != "none":
         tone, status = "warn", _METRIC
     return {
