@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_dpsynth import dataset, inputs, registry
+from hf_dpsynth.contamination import declared
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.strict_yaml import parse
 
@@ -82,6 +83,7 @@ class Recipe:
             adjacency=given.get("adjacency"),
             unit=given.get("unit"),
             account="pld" if budget is None else "rdp",
+            assumptions=declared.assumptions(given.get("public")),
         )
         silent = made.delta is not None and bool(given.get("label_column")) and labels is None and shares is None
         return replace(made, warnings=(*made.warnings, _UNPLANNED_LABELS)) if silent else made
@@ -105,6 +107,12 @@ class Recipe:
             label_columns=(*_names(self.arguments.get("label_column")), *_names(self.arguments.get("unit"))),
         )
 
+    def _public(self, section: Mapping[str, Any], private: Any) -> Any:
+        """Load public rows, without what the section takes away of them."""
+        loaded = self._loaded({name: value for name, value in section.items() if name in _DATA_KEYS})
+        split, column = self.arguments.get("split") or "train", self.arguments.get("text_column")
+        return declared.corpus(section, loaded, private, split=split, text_column=column)
+
     def run(self, private: Any = None) -> tuple[Any, "Release"]:
         """Run on the data that the recipe names, and return the rows and the release.
 
@@ -125,7 +133,7 @@ class Recipe:
         if "budget" in arguments:
             arguments["budget"] = _budget(arguments["budget"])
         if "public" in arguments:
-            arguments["public"] = self._loaded(arguments["public"])
+            arguments["public"] = self._public(arguments["public"], private)
         result = _FUNCTIONS[self.kind](private, self.mechanism, out=self.out, **arguments)
         release = release_of(result)
         if release is None:
@@ -205,9 +213,10 @@ def build(values: Mapping[Any, Any]) -> Recipe:
         raise ConfigError("split stands twice: in data and at the top. Keep one.")
     out = values.pop("out", None)
     arguments = {name: _labels(name, value) for name, value in values.items() if value is not None}
-    for name, keys in (("budget", _BUDGET_KEYS), ("public", _DATA_KEYS)):
+    for name, keys in (("budget", _BUDGET_KEYS), ("public", (*_DATA_KEYS, *declared.KEYS))):
         if name in arguments:
             arguments[name] = _section(arguments[name], name, keys)
+    declared.check(arguments.get("public", {}))
     if data and "public" in arguments and _are_same(data, arguments["public"], values.get("split")):
         raise ConfigError(
             "public names what data names, the private records, whose loss would tell of them. Name other text."

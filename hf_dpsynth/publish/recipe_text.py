@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from hf_dpsynth import registry
+from hf_dpsynth.contamination.origin import ASSUMPTION
 from hf_dpsynth.guarantees import ApproxDP, MetricDP, SecretProtection
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.publish.card import Dumper
@@ -95,6 +96,13 @@ def _labels(plan: Plan) -> dict[str, Any]:
 def _remarks(plan: Plan) -> str:
     """Return comments on what a recipe cannot say."""
     found = []
+    if ASSUMPTION in plan.guarantee.assumptions:
+        found.append(
+            "# Its public rows were chosen by what they share with the private texts: name them at public.path"
+        )
+        found.append(
+            "# and say public.overlaps, drop or cut. Other public rows make a release with other assumptions."
+        )
     if plan.account == "rdp":
         found.append("# The run was charged to a budget across runs (budget=): its noise was calibrated by Renyi DP.")
     if len(plan.label_columns) > 1:
