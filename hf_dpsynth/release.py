@@ -25,6 +25,7 @@ from hf_dpsynth.privacy.ledger import Charge
 
 _releases: dict[int, tuple["Release", Any]] = {}
 _BLOCK = 1000
+_LONGEST_NAME = 200
 STREAM_NOTES = (
     "A stream: its rows are made when they are read, so this record has no digest of them and no file of them can be "
     "matched with it.",
@@ -97,6 +98,42 @@ class Audit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Contamination:
+    """What a public corpus was measured to share with the private texts, published because somebody asked for it.
+
+    Counts of private texts, which no guarantee covers. No text and no place in one is among them.
+
+    Args:
+        corpus (`str`): what the public corpus is, in the words of whoever measured it.
+        mode (`str`): whether overlaps were counted (`"report"`), or also taken away (`"drop"`, `"cut"`).
+        window (`int`): the tokens of a window.
+        num_scanned (`int`): public texts that were read.
+        num_documents (`int`): those that overlap.
+        num_windows (`int`): windows of public texts that a private text has.
+        num_private (`int`): private texts of which something was found.
+        num_short (`int`): private texts that have fewer tokens than the window.
+        uses_private_data (`bool`, defaults to `True`): always: it is computed from private records.
+    """
+
+    corpus: str
+    mode: str
+    window: int
+    num_scanned: int
+    num_documents: int
+    num_windows: int
+    num_private: int
+    num_short: int
+    uses_private_data: bool = True
+
+    def __post_init__(self) -> None:
+        # nothing that breaks the line or the table that it stands in, and nothing as long as a text
+        if not isinstance(self.corpus, str) or not self.corpus.strip() or not self.corpus.isprintable():
+            raise ConfigError("corpus= names a public corpus in one line of text; pass such a name.")
+        if len(self.corpus) > _LONGEST_NAME:
+            raise ConfigError(f"corpus= has {len(self.corpus)} characters; a name has {_LONGEST_NAME} at most.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class BudgetState:
     """The budget that a run was charged to, when the run was recorded.
 
@@ -155,6 +192,8 @@ class Release:
         added_columns (`tuple[str, ...]`): columns that came by it.
         earlier (`tuple[Earlier, ...]`): what was published before in the same repository.
         audits (`tuple[Audit, ...]`): what attacks found.
+        contamination (`tuple[Contamination, ...]`): what public corpora share with the private texts, where
+            `Overlaps.declare` was called to publish it.
         budget (`BudgetState`, *optional*): the budget across runs.
         models (`tuple[tuple[str, str], ...]`): path and SHA-256 of each file of a model that was released with the
             rows, in the run directory.
@@ -176,6 +215,7 @@ class Release:
     added_columns: tuple[str, ...] = ()
     earlier: tuple[Earlier, ...] = ()
     audits: tuple[Audit, ...] = ()
+    contamination: tuple[Contamination, ...] = ()
     budget: BudgetState | None = None
     models: tuple[tuple[str, str], ...] = ()
     is_model: bool = False

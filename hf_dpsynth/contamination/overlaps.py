@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn, SupportsIndex
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex
 
 import numpy as np
 
@@ -16,7 +16,11 @@ from hf_dpsynth.contamination.workers import scanned
 from hf_dpsynth.errors import ConfigError, PrivacyError
 from hf_dpsynth.logging import progress_bar
 
+if TYPE_CHECKING:
+    from hf_dpsynth.release import Release
+
 MODES = ("report", "drop", "cut")
+COUNTS = ("window", "num_scanned", "num_documents", "num_windows", "num_private", "num_short")
 _STATISTIC = (
     "These counts and spans are statistics of the private texts, and no guarantee covers them. Keep them, and do not "
     "choose public material by them."
@@ -81,9 +85,39 @@ class Overlaps:
 
     def to_json(self) -> str:
         """Return counts and spans as JSON, without any text. Sensitive."""
-        counts = ("mode", "window", "num_scanned", "num_documents", "num_windows", "num_private", "num_short")
         spans = [span._asdict() for span in self.spans]
-        return json.dumps({**{name: getattr(self, name) for name in counts}, "spans": spans, "note": self.note})
+        return json.dumps(
+            {**{name: getattr(self, name) for name in ("mode", *COUNTS)}, "spans": spans, "note": self.note}
+        )
+
+    def declare(self, release: "Release | Any", *, corpus: str) -> "Release":
+        """Publish the counts in the record of a release: its card and privacy.json then show them.
+
+        Nothing else does that. The counts are statistics of the private texts, and they stand under what the guarantee
+        does not cover; spans and texts are not published.
+
+        Args:
+            release (`Release`, `Dataset` or `DatasetDict`): a release, or released rows, whose `.privacy` then has
+                the counts.
+            corpus (`str`): the public corpus by name, in one line. Public.
+        Returns:
+            `Release`: the release with the counts, in place of those that it had of that corpus. Public.
+        Raises:
+            ConfigError: it is neither a release nor rows of one, or the name is none.
+        """
+        from hf_dpsynth.release import Contamination, Release, release_of, remember
+
+        held = release if isinstance(release, Release) else release_of(release)
+        if held is None:
+            raise ConfigError(
+                f"a {type(release).__name__} without a release was given; pass .privacy of released rows, or the rows."
+            )
+        counted = Contamination(corpus=corpus, mode=self.mode, **{name: getattr(self, name) for name in COUNTS})
+        others = tuple(one for one in held.contamination if one.corpus != corpus)
+        declared = replace(held, contamination=(*others, counted))
+        if held is not release:
+            remember(release, declared)
+        return declared
 
     def __repr__(self) -> str:
         return f"Overlaps(mode={self.mode!r}, window={self.window}, <private statistics>)"

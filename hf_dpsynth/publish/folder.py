@@ -89,7 +89,8 @@ def record(release: Release, store: Store, folders: Sequence[str] = ()) -> Relea
                     f"the {kind} in {folder} are not those that were released. Put them back, or pass out=."
                 )
         # what came after the run stands in the record alone
-        release = replace(release, versions=held.versions, audits=held.audits, budget=held.budget)
+        after = {name: getattr(held, name) for name in ("versions", "audits", "contamination", "budget")}
+        release = replace(release, **after)
         if held.files == release.files and (folder / PRIVACY).exists() and (folder / CARD).exists():
             return release
     write_record(release, folder)
@@ -243,7 +244,7 @@ def to_record(release: Release) -> dict[str, Any]:
         "commitment": release.commitment,
         "versions": release.versions,
         "models": [list(entry) for entry in release.models],
-        **{name: facts[name] for name in ("postprocessing", "cumulative", "audit")},
+        **{name: facts[name] for name in ("postprocessing", "cumulative", "audit", "contamination") if name in facts},
         "is_model": release.is_model,
     }
 

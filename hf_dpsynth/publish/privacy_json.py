@@ -23,7 +23,7 @@ from hf_dpsynth.privacy.event_json import event_to_json
 from hf_dpsynth.publish import cumulative, protection
 from hf_dpsynth.publish.accesses import access, backend, contribution, has_gradients, sampling
 from hf_dpsynth.publish.accounts import READING, short
-from hf_dpsynth.release import Release
+from hf_dpsynth.release import Contamination, Release
 
 SCHEMA_VERSION = "1.0"
 Stated = ApproxDP | MetricDP | LocalDP | SecretProtection
@@ -114,7 +114,7 @@ def to_privacy_json(release: Release) -> dict[str, Any]:
         "parameters": _parameters(plan, guarantee),
         "privacy_unit": _unit(plan, guarantee),
         "adjacency": plan.adjacency.replace("-", "_"),
-        "scope": _scope(plan, guarantee, is_model=release.is_model),
+        "scope": _scope(release),
         "source": {
             "name": _NOT_PUBLISHED,
             "revision": None,
@@ -158,6 +158,7 @@ def _results(release: Release) -> dict[str, Any]:
             "files": [{"path": path, "sha256": digest} for path, digest in release.files],
         },
         "evaluation": [],
+        **({"contamination": list(map(asdict, release.contamination))} if release.contamination else {}),
         "audit": [asdict(audit) | {"ci": None if audit.ci is None else list(audit.ci)} for audit in release.audits],
         "limitations": [*([INSECURE] if plan.insecure_noise else []), *release.notes, *plan.warnings],
         "contact": None,
@@ -210,7 +211,18 @@ def _unit(plan: Plan, guarantee: Stated) -> dict[str, Any]:
     }
 
 
-def _scope(plan: Plan, guarantee: Stated, *, is_model: bool) -> dict[str, Any]:
+def _measured(one: Contamination) -> str:
+    """Return what was measured of a public corpus, as a sentence on what is not covered."""
+    return (
+        f"the overlap of the public corpus {one.corpus!r} with the private texts, measured (mode {one.mode}, window "
+        f"{one.window}): of {one.num_scanned} public texts {one.num_documents} overlap, in {one.num_windows} windows; "
+        f"of the private texts {one.num_private} were found, and {one.num_short} have fewer tokens than the window. "
+        "These numbers are computed from private texts, and no guarantee covers them"
+    )
+
+
+def _scope(release: Release) -> dict[str, Any]:
+    plan, guarantee = release.plan, release.guarantee
     void = _NOTHING_HOLDS if _voided(plan, guarantee) else ()
     private, user = not isinstance(guarantee, CENTRAL), guarantee.unit == "user"
     units = (_USER, *(() if plan.adjacency == "replace-one" else (_SOME,))) if user else _RECORD
@@ -223,9 +235,15 @@ def _scope(plan: Plan, guarantee: Stated, *, is_model: bool) -> dict[str, Any]:
     reads = [access(leaf, count, guarantee.unit, plan.mechanism) for leaf, count in leaves(plan.event).items()]
     return {
         "data_accesses_covered": [] if void else reads,
-        "not_covered": [*void, *_LOCAL.get(type(guarantee), units), *_ALWAYS, *sent],
+        "not_covered": [
+            *void,
+            *_LOCAL.get(type(guarantee), units),
+            *_ALWAYS,
+            *sent,
+            *map(_measured, release.contamination),
+        ],
         "released_artifacts": [
-            MODEL if is_model else _PRIVATIZED if private else _SYNTHETIC,
+            MODEL if release.is_model else _PRIVATIZED if private else _SYNTHETIC,
             "noisy values in the ledger, and the plan",
         ],
         "unprotected_quantities": unprotected,

@@ -22,7 +22,7 @@ from hf_dpsynth.publish.privacy_json import (
     SCHEMA_VERSION,
     UNKNOWN,
 )  # fmt: skip
-from hf_dpsynth.release import Audit, BudgetState, Release, Rows
+from hf_dpsynth.release import Audit, BudgetState, Contamination, Release, Rows
 
 
 def without_words(facts: dict[str, Any]) -> dict[str, Any]:
@@ -41,6 +41,7 @@ def without_words(facts: dict[str, Any]) -> dict[str, Any]:
         **{name: facts[name] for name in ("randomness", "postprocessing", "evaluation", "audit")},
         "unprotected_quantities": facts["scope"]["unprotected_quantities"],
         "public_inputs": [{"kind": entry["kind"], "id": entry["id"]} for entry in facts["public_inputs"]],
+        "contamination": facts.get("contamination", []),
         "not_covered": bool(facts["scope"]["not_covered"]),
     }
 
@@ -106,7 +107,7 @@ def after_the_run(data: dict[str, Any]) -> dict[str, Any]:
     """Read what a release was given after its rows were made, as privacy.json and release.json hold it.
 
     Args:
-        data (`dict`): with `postprocessing`, `cumulative` and `audit`.
+        data (`dict`): with `postprocessing`, `cumulative` and `audit`, and `contamination` where it was declared.
     Returns:
         `dict`: arguments of `Release`.
     """
@@ -118,6 +119,7 @@ def after_the_run(data: dict[str, Any]) -> dict[str, Any]:
         "audits": tuple(
             Audit(**entry | {"ci": None if entry["ci"] is None else tuple(entry["ci"])}) for entry in data["audit"]
         ),
+        "contamination": tuple(Contamination(**entry) for entry in data.get("contamination", ())),
         "budget": None if budget is None else BudgetState(**budget),
     }
 
