@@ -214,8 +214,8 @@ def _unit(plan: Plan, guarantee: Stated) -> dict[str, Any]:
 def _measured(one: Contamination) -> str:
     """Return what was measured of a public corpus, as a sentence on what is not covered."""
     return (
-        f"the overlap of the public corpus {one.corpus!r} with the private texts, measured (mode {one.mode}, window "
-        f"{one.window}): of {one.num_scanned} public texts {one.num_documents} overlap, in {one.num_windows} windows; "
+        f"the measured overlap of a public corpus ({one.corpus}) with the private texts, mode {one.mode}, window "
+        f"{one.window}: of {one.num_scanned} public texts {one.num_documents} overlap, in {one.num_windows} windows; "
         f"of the private texts {one.num_private} were found, and {one.num_short} have fewer tokens than the window. "
         "These numbers are computed from private texts, and no guarantee covers them"
     )
