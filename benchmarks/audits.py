@@ -1,10 +1,11 @@
 """What attackers see: every mechanism on `sms-spam` at epsilon 1, 8 and without privacy, with canaries.
 
-400 private messages and about 100 of 200 canaries are read; 400 messages that nobody reads are the hold-out. From the
+100 private messages and about 100 of 200 canaries are read; 400 messages that nobody reads are the hold-out. From the
 released rows alone: the bound on epsilon that canaries give (`audit_canaries`, against the claim), and how well they
 tell canaries and messages that were read from others. Mechanisms that keep rows at their place are attacked by
 inversion of their words instead: canaries would be found at their place. The parameters of a mechanism are the same at
-each epsilon, so noise alone differs. Nothing was tuned on these figures.
+each epsilon, so noise alone differs. So few messages are read, each about ten times by fine-tuning, for the attack to
+find something without noise: a trial with 400 messages, read 2.6 times, left no trace of canaries.
 
     python -m benchmarks.audits run [--only dp-lora]        every cell that is missing, one after the other
     python -m benchmarks.audits cell dp-lora inf            one cell: mechanism, epsilon
@@ -25,10 +26,10 @@ import time
 from pathlib import Path
 
 EPSILONS = (1.0, 8.0, math.inf)
-DELTA, RECORDS, CANARIES, GUESSES, ROWS = 1e-5, 400, 200, 20, 200
+DELTA, RECORDS, HOLDOUT, CANARIES, GUESSES, ROWS = 1e-5, 100, 400, 200, 20, 300
 TUNING = {
-    "steps": 40, "batch_size": 32, "max_tokens": 48, "max_new_tokens": 32, "learning_rate": 5e-3,
-    "checkpoint_every": 10,
+    "steps": 120, "batch_size": 16, "max_tokens": 40, "max_new_tokens": 32, "learning_rate": 5e-3,
+    "checkpoint_every": 40,
 }  # fmt: skip
 EVOLUTION = {
     "iterations": 3, "variations": 2, "variation": "paraphrase", "word_count_std": 4.0, "max_new_tokens": 32,
@@ -37,7 +38,7 @@ EVOLUTION = {
 SYNTHETIC = {
     "dp-lora": TUNING | {"rank": 16},
     "dp-prompt-tuning": TUNING | {"learning_rate": 5e-2},
-    "dp-full": TUNING | {"steps": 20, "learning_rate": 5e-4},
+    "dp-full": TUNING | {"steps": 60, "learning_rate": 5e-4},
     "aug-pe": EVOLUTION,
     "sec-pe": EVOLUTION | {"p": 1e-4, "r": 1e-3, "clusters": 100},
     "dp-eda": {"iterations": 3, "offspring": 100, "parents": 10, "samples": 2, "max_new_tokens": 32},
@@ -68,7 +69,9 @@ def messages():
     rows = load("sms-spam", {"train": 3000, "test": 1})["train"]
     first = {text: place for place, text in reversed(list(enumerate(rows["text"]))) if 30 < len(text) < 160}
     chosen = rows.select(sorted(first.values()))
-    parts = [chosen.select(range(start, start + size)) for start, size in ((0, RECORDS), (400, 400), (800, CANARIES))]
+    parts = [
+        chosen.select(range(start, start + size)) for start, size in ((0, RECORDS), (400, HOLDOUT), (800, CANARIES))
+    ]
     return parts[0], parts[1], parts[2]
 
 
