@@ -151,11 +151,8 @@ def cell(data, method, epsilon, shots, options):
     }  # fmt: skip
 
 
-def membership(train, test, rows, *, shown, resamples, others=8, seed=0):
+def membership(train, test, rows, *, shown, resamples, others=8, seed=0, model=None):
     """Return how well the likelihood of its label tells a text of the private rows from another (Figure 5).
-
-    Each prompt has one demonstration: with `shown` the member itself, else one of `rows`. The score of a text is the
-    probability of its true label behind the prompt.
 
     Args:
         train (`Examples`): private rows, of which one is the member. Sensitive.
@@ -165,29 +162,19 @@ def membership(train, test, rows, *, shown, resamples, others=8, seed=0):
         resamples (`int`): prompts.
         others (`int`): rows of `test` scored behind each prompt.
         seed (`int`): of the public draws.
+        model (`InContext`, *optional*): one demonstration and the small model of the catalogue when missing.
     Returns:
         `dict`: the area under the curve, .5 for an attack that knows nothing, and the mean probability of both kinds.
     """
+    from hf_dpsynth.audit import audit_prompts
     from hf_dpsynth.downstream import InContext
-    from hf_dpsynth.privacy.keys import public_generator
 
-    model, inside, outside = InContext(shots=1), [], []
-    for number in range(resamples):
-        rng = public_generator(seed, "membership", number)
-        member = train.take([int(rng.integers(len(train)))])
-        prompt = member if shown else rows.take([int(rng.integers(len(rows)))])
-        strangers = test.take(rng.permutation(len(test))[:others])
-        fitted = model.fit(prompt, seed=number)
-        for examples, kept in ((member, inside), (strangers, outside)):
-            scores = np.exp(fitted.log_probabilities(examples.texts))
-            kept += scores[np.arange(len(examples)), examples.labels].tolist()
-    return {"auc": area(inside, outside), "members": float(np.mean(inside)), "others": float(np.mean(outside))}
-
-
-def area(inside, outside):
-    """Return the probability that a score of the first kind is above one of the second; ties count half."""
-    first, second = np.asarray(inside)[:, None], np.asarray(outside)[None]
-    return float(((first > second) + 0.5 * (first == second)).mean())
+    found = audit_prompts(
+        rows, train, test, model=model or InContext(shots=1), shown=shown, resamples=resamples,
+        others_per_prompt=others, seed=seed,
+    )  # fmt: skip
+    names = {"auc": "auc", "members": "label_probability_of_members", "others": "label_probability_of_others"}
+    return {name: found[metric].value for name, metric in names.items()}
 
 
 def attack(data, source, epsilon, options):

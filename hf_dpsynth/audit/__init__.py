@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hf_dpsynth.audit.membership import audit_membership
     from hf_dpsynth.audit.neighbours import audit_neighbours
     from hf_dpsynth.audit.planned import audit_plan
+    from hf_dpsynth.audit.prompts import audit_prompts
     from hf_dpsynth.audit.rates import RatesFinding
     from hf_dpsynth.audit.reconstruction import audit_secrets
     from hf_dpsynth.audit.repeated import multi_run
@@ -48,6 +49,7 @@ __all__ = [
     "audit_neighbours",
     "audit_noise",
     "audit_plan",
+    "audit_prompts",
     "audit_sampling",
     "audit_secret_matches",
     "audit_secrets",
@@ -96,6 +98,7 @@ _ROOMS = {
     "audit_leakage": "leakage",
     "audit_neighbours": "neighbours",
     "audit_secret_matches": "secret_matches",
+    "audit_prompts": "prompts",
     "GradientFinding": "gradients",
     "audit_gradients": "gradients",
     "audit_steps": "gradients",
