@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from hf_dpsynth.audit.findings import Finding, Fit
     from hf_dpsynth.audit.gradients import GradientFinding, audit_gradients, audit_steps
     from hf_dpsynth.audit.histograms import audit_histograms
+    from hf_dpsynth.audit.inversion import audit_inversion
     from hf_dpsynth.audit.laws import audit_counts, audit_independence, audit_noise, audit_sampling
     from hf_dpsynth.audit.leakage import audit_leakage
     from hf_dpsynth.audit.matrices import audit_matrix, audit_words
@@ -43,6 +44,7 @@ __all__ = [
     "audit_gradients",
     "audit_histograms",
     "audit_independence",
+    "audit_inversion",
     "audit_leakage",
     "audit_matrix",
     "audit_membership",
@@ -99,6 +101,7 @@ _ROOMS = {
     "audit_neighbours": "neighbours",
     "audit_secret_matches": "secret_matches",
     "audit_prompts": "prompts",
+    "audit_inversion": "inversion",
     "GradientFinding": "gradients",
     "audit_gradients": "gradients",
     "audit_steps": "gradients",
