@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hf_dpsynth.audit.inversion import audit_inversion
     from hf_dpsynth.audit.laws import audit_counts, audit_independence, audit_noise, audit_sampling
     from hf_dpsynth.audit.leakage import audit_leakage
+    from hf_dpsynth.audit.masks import audit_masks
     from hf_dpsynth.audit.matrices import audit_matrix, audit_words
     from hf_dpsynth.audit.membership import audit_membership
     from hf_dpsynth.audit.neighbours import audit_neighbours
@@ -46,6 +47,7 @@ __all__ = [
     "audit_independence",
     "audit_inversion",
     "audit_leakage",
+    "audit_masks",
     "audit_matrix",
     "audit_membership",
     "audit_neighbours",
@@ -102,6 +104,7 @@ _ROOMS = {
     "audit_secret_matches": "secret_matches",
     "audit_prompts": "prompts",
     "audit_inversion": "inversion",
+    "audit_masks": "masks",
     "GradientFinding": "gradients",
     "audit_gradients": "gradients",
     "audit_steps": "gradients",
