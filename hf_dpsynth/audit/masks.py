@@ -40,8 +40,7 @@ def audit_masks(
 ) -> AttackResult:
     """Mask words of released texts, and count how often a language model guesses their originals.
 
-    Power: with 2000 words a rate of .02 has an interval of .014 to .027, so a rise by half over frequency alone is
-    seen.
+    Power: with 2000 words a rate of .02 has an interval of .014 to .027.
 
     Args:
         privatized (`Sequence[str]`): released texts; None is passed over. Public.

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from hf_dpsynth import data
 from hf_dpsynth.audit import audit_inversion
 from hf_dpsynth.audit.matrices import line
 from hf_dpsynth.audit.rehearsal import frequencies
@@ -112,6 +113,24 @@ def test_bayes_guess_is_right_as_often_as_the_law_allows():
     found = audit_inversion(made, originals, vectors=words, mechanism="madlib", epsilon=epsilon, draws=4000, top=1)
     assert abs(found["words_recovered"].value - best) < 0.014
     assert abs(found["words_unchanged"].value - alone) < 0.014 < best - alone
+
+
+def test_texts_without_noise_are_recovered_by_law_as_without_it():
+    originals = texts(20)
+    found = rates(originals, originals, mechanism="madlib", epsilon=math.inf)
+    assert found["words_recovered"] == 1.0
+
+
+@pytest.mark.slow
+def test_on_real_messages_who_knows_the_law_and_like_texts_guesses_more():
+    """3168 words at epsilon 5: .099 against .074, and .30 against .12 among ten guesses; 4 standard errors are .04."""
+    train, test = (data.load("sms-spam")[split]["text"][:] for split in ("train", "test"))
+    vectors, originals = load_vectors("glove-50d"), train[:200]
+    made = released(Madlib(), 5.0, originals, vectors)
+    near = audit_inversion(made, originals)
+    found = audit_inversion(made, originals, mechanism="madlib", epsilon=5.0, public=test)
+    assert found["words_recovered"].value > near["words_recovered"].value
+    assert found["words_recovered_top_10"].value > near["words_recovered_top_10"].value + 0.1
 
 
 def test_a_word_that_is_copied_is_counted_as_in_clear_and_not_as_recovered():
