@@ -111,6 +111,7 @@ def audit_run(
     attacks: Sequence[str] | None = None,
     publish: Sequence[str] = (),
     embedder: Any = "minilm",
+    vectors: Any = None,
     text_column: str | None = None,
     split: str | None = None,
     confidence: float = 0.95,
@@ -128,6 +129,8 @@ def audit_run(
             missing.
         publish (`Sequence[str]`): attacks whose figures go into the record although they read real texts.
         embedder (`str` or object with `.embed`): the model of attacks by embeddings.
+        vectors (`str`, path or `WordVectors`, *optional*): those of the run, for attacks on its words; by the name in
+            the plan when missing.
         text_column (`str`, *optional*): the column of text of the real data; that of the plan when missing.
         split (`str`, *optional*): the split of the real data that the run read.
         confidence (`float`, defaults to 0.95): that of each interval.
@@ -145,7 +148,7 @@ def audit_run(
     for name in (*names, *publish):
         if name not in ATTACKS:
             raise ConfigError(f"there is no attack {name!r}{closest(name, list(ATTACKS))}")
-    sources = _Sources(folder, plan, real, holdout, text_column, split)
+    sources = _Sources(folder, plan, real, holdout, text_column, split, vectors)
     options = {"confidence": confidence, "seed": seed}
     results, skipped = {}, {}
     for name in names:
@@ -199,7 +202,7 @@ def _attacked(attack: _Attack, sources: "_Sources", options: dict[str, Any], emb
     if attack.reads == "plan":
         return function(sources.plan, **options)
     taken = inspect.signature(function).parameters
-    more = {**options, "embedder": embedder, "delta": sources.delta}
+    more = {**options, "embedder": embedder, "delta": sources.delta, **sources.law()}
     passed = {name: value for name, value in more.items() if name in taken}
     if attack.reads == "pairs":
         return function(*sources.pairs(), **passed)
@@ -216,11 +219,20 @@ class _Sources:
     holdout: Any
     text_column: str | None
     split: str | None
+    vectors: Any
 
     @property
     def delta(self) -> float:
         """The delta of the claim, or a usual one where it has none."""
         return getattr(self.plan.guarantee, "delta", None) or 1e-5
+
+    def law(self) -> dict[str, Any]:
+        """Return the mechanism, its scale and its vectors, where they are public, for who knows what made the rows."""
+        plan, epsilon = self.plan, getattr(self.plan.guarantee, "epsilon", None)
+        known = {"mechanism": plan.mechanism, "epsilon": epsilon, "params": dict(plan.params)}
+        named = plan.model_ids.get("vectors")
+        vectors = self.vectors if self.vectors is not None else named
+        return known | ({} if vectors is None else {"vectors": vectors})
 
     def released(self) -> list[str]:
         return released_texts(self.folder, self.plan, None)

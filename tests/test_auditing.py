@@ -133,10 +133,10 @@ def test_a_run_without_privacy_has_no_claim_to_audit(tmp_path):
 
 
 def test_privatized_rows_are_attacked_at_their_place(privatized):
-    found = auditing.audit_run(privatized, "real.jsonl")
+    found = auditing.audit_run(privatized, "real.jsonl", vectors=toy_vectors())
     assert not found.violated and {one.name for one in found.results} >= {"unit audit of the mechanism"}
     assert any("recovered" in row[1] for row in found.table())
-    short = auditing.audit_run(privatized, reviews(29)["text"][:], attacks=["inversion"])
+    short = auditing.audit_run(privatized, reviews(29)["text"][:], attacks=["inversion"], vectors="toy.txt")
     assert "released 30 rows and --real has 29" in short.skipped["inversion"]
 
 
