@@ -9,6 +9,7 @@ import yaml
 
 from tests.hub.running import ROOT, Client, ClientError, serving
 
+pytestmark = pytest.mark.slow  # minutes of real training
 SCRIPTS = ROOT / "recipes" / "downstream"
 MADE = r"""
 import numpy as np

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import yaml
 
 from tests.hub.test_push import MADE
@@ -38,6 +39,7 @@ def test_a_repository_is_exported_with_the_addresses_of_its_files(hub, client):
     assert record["deployment"]["privacy_loss"]["privacy_parameters"] == {"epsilon": 4.0, "delta": 1e-4}
 
 
+@pytest.mark.slow
 def test_a_repository_that_is_missing_or_was_changed_is_not_exported(hub, client):
     client.call(MADE + "push(rows)")
     hub.dataset("tester/reviews").tampered("data/train-00000-of-00001.parquet", b"PAR1 other rows PAR1")

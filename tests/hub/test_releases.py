@@ -148,6 +148,7 @@ assert hf_dpsynth.verify("tester/few").ok and len(hf_dpsynth.load_privacy("teste
     assert "if the unknown assumptions below hold" in card and "These words were here." in card
 
 
+@pytest.mark.slow
 def test_a_stream_is_read_once_and_published_as_rows(hub, client):
     said = client.call(
         MADE
@@ -228,6 +229,7 @@ audited(4.5).save("run"); print(hf_dpsynth.verify("run").findings)
     assert client.call(ASK + 'print(hf_dpsynth.verify("tester/reviews").ok)') == "True\n"
 
 
+@pytest.mark.slow
 def test_a_budget_across_runs_stands_on_the_card(hub, client):
     client.call(
         MADE
@@ -247,6 +249,7 @@ found = hf_dpsynth.verify("tester/second"); assert found.ok and any("budget" in 
     assert "stay within DP epsilon = 8 at delta = 0.0001 together" in card and "2 runs had reserved or spent" in card
 
 
+@pytest.mark.slow
 def test_names_that_yaml_would_change_stay_names(hub, client):
     names = ["on", "1e-06", "null", "2024-01-01", "jä.1"]
     client.call(

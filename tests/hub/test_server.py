@@ -7,6 +7,8 @@ import pytest
 from tests.hub.running import ClientError
 from tests.hub.server import READ, WRITE
 
+pytestmark = pytest.mark.slow  # libraries alone, against the Hub of the tests
+
 METRIC = """
 import datasets
 import evaluate
