@@ -78,12 +78,15 @@ def test_the_blocks_of_the_hub_run_against_a_hub(tmp_path):
     """What is marked in the guide as needing a token, after the blocks that it follows, on a Hub of the tests."""
     found = blocks.read(text_of(DOCS / "publishing.md"))
     run = next(block.text for block in found if 'out="reviews-dp"' in block.text)
-    python, bash = [block.text.replace("me/", "tester/") for block in found if block.reason]
+    marked = [(block.language, block.text.replace("me/", "tester/")) for block in found if block.reason]
+    python, bash = ("".join(text for language, text in marked if language == kind) for kind in ("python", "bash"))
     with serving() as hub:
         client = Client(hub, tmp_path)
         said = client.call(run + python).splitlines()
         assert said[1:2] == ["True"] and said[2].startswith("This release is (4, 0.0001)-differentially private")
-        for words in map(shlex.split, bash.splitlines()):
+        verbs = [words for words in map(shlex.split, bash.splitlines()) if words[2] != "reviews-lora/adapter"]
+        assert [words[1] for words in verbs] == ["push", "verify"], "and a tuned model, which tests/hub pushes"
+        for words in verbs:
             client.run([sys.executable, "-m", "hf_dpsynth.cli", *words[1:]])
 
 
