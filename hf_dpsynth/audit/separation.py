@@ -100,7 +100,9 @@ def curve(members: np.ndarray, others: np.ndarray) -> Curve:
     """
     thresholds = np.unique(np.concatenate([members, others]))[::-1]
     if len(thresholds) > _MOST_POINTS:
-        thresholds = thresholds[np.linspace(0, len(thresholds) - 1, _MOST_POINTS).astype(int)]
+        last, half = len(thresholds) - 1, _MOST_POINTS // 2  # few false positives are where a curve says most
+        places = [np.linspace(0, last, half), np.geomspace(1, last, half)]
+        thresholds = thresholds[np.unique(np.concatenate(places).astype(int))]
     rates = [1 - np.searchsorted(np.sort(side), thresholds, side="left") / len(side) for side in (others, members)]
     return ((0.0, 0.0), *((float(false), float(true)) for false, true in zip(*rates, strict=True)))
 
@@ -129,7 +131,7 @@ def _area(inside: np.ndarray, outside: np.ndarray, confidence: float) -> tuple[f
         spread = 1 + extra * ((1 - truth) / (2 - truth) + truth / (1 + truth))
         return (area - truth) ** 2 - z**2 * truth * (1 - truth) * spread / (n * m)
 
-    tiny = 1e-9  # at the ends of the range the area itself solves the equation
+    tiny = min(1e-9, 0.25 / (n * m))  # at the ends of the range the area itself solves the equation
     low = 0.0 if area == 0 else float(brentq(beyond, 0.0, area - tiny))
     high = 1.0 if area == 1 else float(brentq(beyond, area + tiny, 1.0))
     return area, (low, high)

@@ -85,3 +85,19 @@ def test_a_result_comes_back_from_json_with_its_figures():
 def test_scores_that_tell_nothing_are_refused(members, others, words):
     with pytest.raises(ConfigError, match=words):
         discrimination(members, others, attack="-")
+
+
+def test_the_curve_is_fine_where_there_are_few_false_positives():
+    members, others = drawn(0.0, 10_000, 10_000, 0)
+    points = discrimination([*(members[:9_900]), *np.arange(100) + 10.0], others, attack="-").curve
+    assert sum(false <= 0.001 for false, _ in points) > 10
+    near = max(true for false, true in points if false <= 0.001)
+    exact = float(np.mean([*(members[:9_900] > np.sort(others)[-11]), *[True] * 100]))
+    assert exact - near < 0.001, "the rate that a report reads at 0.1 % false positives"
+
+
+def test_one_pair_of_scores_in_two_thousand_million_out_of_order_has_an_interval():
+    members, others = np.arange(50_000) + 50_000.0, np.arange(50_000.0)
+    members[0] = 49_998.5
+    low, high = discrimination(members, others, attack="-")["auc"].interval
+    assert low < 1 - 1 / 2.5e9 < high <= 1
