@@ -155,3 +155,9 @@ def test_a_file_that_is_none_of_ours_is_named(run):
     path.write_text(json.dumps({"run": "?"}))
     with pytest.raises(ConfigError, match="audit again"):
         auditing.held(run)
+
+
+def test_figures_that_can_refute_a_claim_share_the_confidence_of_the_audit(run):
+    (result,) = auditing.audit_run(run, confidence=0.9).results
+    assert [round(one.confidence, 6) for one in result.findings] == [0.95, 0.95]
+    assert all(any("share 1 - confidence" in line for line in one.limits) for one in result.findings)

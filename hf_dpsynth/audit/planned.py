@@ -31,6 +31,7 @@ STEP_EPSILON = "step_epsilon_lower"
 _NONE = "has no unit audit that its plan alone can run. Pass the real texts for other attacks."
 _RUNS, _DRAWS = 2000, 20_000
 _OF_CODE = "The code that draws was audited, on points of the audit's own and not on the records of this run."
+_SHARED = "{number} kinds of events were audited, which share 1 - confidence."
 _OF_A_STEP = "The epsilon is that of one step without sampling, which is more than a step of the run costs."
 
 
@@ -42,7 +43,8 @@ def audit_plan(plan: Plan, *, confidence: float = 0.99, seed: int = 0) -> Attack
 
     Args:
         plan (`Plan`): what a run will do or did.
-        confidence (`float`, defaults to 0.99): the probability with which right code is not accused, at least.
+        confidence (`float`, defaults to 0.99): the probability with which right code is not accused, at least,
+            by any of the figures.
         seed (`int`, defaults to 0): of the audit's own draws. Public.
     Returns:
         `AttackResult`: a figure for each kind of event that has an audit. Public.
@@ -59,14 +61,15 @@ def audit_plan(plan: Plan, *, confidence: float = 0.99, seed: int = 0) -> Attack
     claimed = getattr(plan.guarantee, "epsilon", None)
     if claimed is not None and math.isinf(claimed):
         raise ConfigError("the plan has no noise (epsilon is infinite), so there is no claim to audit.")
-    found: list[Finding] = []
-    for event, count in leaves(plan.event).items():
-        audit = _audit_of(event)
-        if audit is not None:
-            one = audit(plan, event, count, confidence, seed)
-            found.append(replace(one, attack=f"unit audit, {one.attack}", limits=(*one.limits, _OF_CODE)))
-    if not found:
+    audits = [(_audit_of(event), event, count) for event, count in leaves(plan.event).items()]
+    made = [(audit, event, count) for audit, event, count in audits if audit is not None]
+    if not made:
         raise ConfigError(f"{plan.mechanism} {_NONE}")
+    own, shared = 1 - (1 - confidence) / len(made), (_SHARED.format(number=len(made)),) if len(made) > 1 else ()
+    found: list[Finding] = []
+    for audit, event, count in made:
+        one = audit(plan, event, count, own, seed)
+        found.append(replace(one, attack=f"unit audit, {one.attack}", limits=(*one.limits, *shared, _OF_CODE)))
     return AttackResult(name=NAME, findings=tuple(found))
 
 
