@@ -14,12 +14,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from hf_dpsynth import columns, inputs
 from hf_dpsynth.audit.attacks import COLUMNS, AttackResult
+from hf_dpsynth.audit.findings import check_confidence
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.guarantees import LocalDP, MetricDP
+from hf_dpsynth.metrics.base import check_seed, check_texts
 from hf_dpsynth.plans import Plan
-from hf_dpsynth.publish.folder import existing, write_record
+from hf_dpsynth.publish.folder import existing, load_privacy, write_record
 from hf_dpsynth.publish.run_files import (
     checked,
     commitment,
@@ -31,7 +35,7 @@ from hf_dpsynth.publish.run_files import (
     texts_of,
 )
 from hf_dpsynth.registry import closest
-from hf_dpsynth.release import Audit, Release
+from hf_dpsynth.release import Audit
 from hf_dpsynth.store import Store, write_whole
 
 FILE = "audits.json"
@@ -77,6 +81,7 @@ class Audits:
         real (`str`, *optional*): HMAC of the real texts under the run's commitment key.
         path (`Path`, *optional*): the file in RUN.private/ that holds it.
         published (`tuple[Audit, ...]`): the entries that the record of the run got.
+        made (`tuple[str, ...]`): the names of the results that are of this audit; others are of earlier ones.
     """
 
     results: tuple[AttackResult, ...]
@@ -87,6 +92,7 @@ class Audits:
     real: str | None = None
     path: Path | None = None
     published: tuple[Audit, ...] = ()
+    made: tuple[str, ...] = ()
 
     @property
     def violated(self) -> bool:
@@ -138,17 +144,19 @@ def audit_run(
     Returns:
         `Audits`: the figures, and why an attack could not be made. As sensitive as the real texts.
     Raises:
-        ConfigError: the folder is no run, its rows are not those that it released, or an unknown attack.
+        ConfigError: the folder is no run, its rows are not those that it released, an attack is unknown or is to be
+            published and not made, the texts cannot be read, or an argument is out of range.
     """
+    check_confidence(confidence)
+    check_seed(seed)
     folder = existing(run)
     plan, release = plan_of(folder), checked(folder)
     if plan is None:
         raise ConfigError(f"{folder} holds no plan.json. Audit the run directory itself.")
-    names = _chosen(plan, real is not None, attacks)
-    for name in (*names, *publish):
-        if name not in ATTACKS:
-            raise ConfigError(f"there is no attack {name!r}{closest(name, list(ATTACKS))}")
+    names = _chosen(plan, real is not None, attacks, publish)
     sources = _Sources(folder, plan, real, holdout, text_column, split, vectors)
+    committed = None if real is None else commitment(folder, sources.readable())
+    held(folder)
     options = {"confidence": confidence, "seed": seed}
     results, skipped = {}, {}
     for name in names:
@@ -168,9 +176,11 @@ def audit_run(
         created=datetime.now(UTC).date().isoformat(),
         confidence=confidence,
         run=identity(release),
-        real=None if real is None else commitment(folder, [text for text in sources.members() if text is not None]),
+        real=committed,
+        published=published,
+        made=tuple(one.name for one in results.values()),
     )
-    return _kept(folder, release, replace(found, published=published))
+    return _kept(folder, found, compared=real is not None)
 
 
 def held(folder: str | os.PathLike[str]) -> Audits | None:
@@ -188,13 +198,21 @@ def held(folder: str | os.PathLike[str]) -> Audits | None:
     return Audits(**kept | {"results": results}, path=Store(folder).beside / FILE)
 
 
-def _chosen(plan: Plan, compared: bool, attacks: Sequence[str] | None) -> list[str]:
+def _chosen(plan: Plan, compared: bool, attacks: Sequence[str] | None, publish: Sequence[str]) -> list[str]:
     """Return which attacks to make, in their order."""
-    if attacks is not None:
-        return list(dict.fromkeys(attacks))
+    for name in (*(attacks or ()), *publish):
+        if name not in ATTACKS:
+            raise ConfigError(f"there is no attack {name!r}{closest(name, list(ATTACKS))}")
     rows = "pairs" if isinstance(plan.guarantee, (MetricDP, LocalDP)) else "rows"
     fitting = ("plan", rows) if compared else ("plan",)
-    return [name for name, one in ATTACKS.items() if one.reads in fitting and not one.asked]
+    found = [name for name, one in ATTACKS.items() if one.reads in fitting and not one.asked]
+    found = found if attacks is None else list(dict.fromkeys(attacks))
+    for name in publish:
+        if name not in found:
+            raise ConfigError(
+                f"{name!r} is to be published and is not made here. Pass real texts, or it as an attack."
+            )
+    return found
 
 
 def _attacked(attack: _Attack, sources: "_Sources", options: dict[str, Any], embedder: Any) -> AttackResult:
@@ -243,7 +261,7 @@ class _Sources:
     def others(self) -> list[str]:
         if self.holdout is None and isinstance(self.real, (str, os.PathLike)) and self.split != "test":
             loaded = inputs.load_input(self.real, text_column=self.text_column or self.plan.text_column)
-            if isinstance(loaded, dict) and "test" in loaded:
+            if isinstance(loaded, dict) and "test" in loaded and len(loaded) > 1:  # alone, it is what the run read
                 return self._texts(self.real, "test", "")
         return self._texts(self.holdout, None, "--holdout: real texts of the same kind that the run did not read")
 
@@ -252,7 +270,20 @@ class _Sources:
             raise ConfigError(f"this attack needs {what}.")
         if isinstance(source, (str, os.PathLike)):
             return texts_of(source, self.text_column, split, also=self.plan.text_column)
-        return [text for text in source if text is not None]
+        return _listed(source)
+
+    def readable(self) -> list[str]:
+        """Return the real texts, before an attack takes its time; a hold-out that is given must be readable too."""
+        if self.holdout is not None:
+            self.others()
+        try:
+            return self.members()
+        except ConfigError:
+            if not (
+                isinstance(self.real, (str, os.PathLike)) and isinstance(self.plan.guarantee, (MetricDP, LocalDP))
+            ):
+                raise
+            return [text for text in self._real_places() if text is not None]  # a run that privatized several splits
 
     def pairs(self) -> tuple[list[str | None], list[str | None]]:
         """Return released and real texts that stand at the same place."""
@@ -285,19 +316,45 @@ class _Sources:
         return self.text_column if self.text_column in data.features else self.plan.text_column
 
 
-def _kept(folder: Path, release: Release, found: Audits) -> Audits:
+def _listed(texts: Any) -> list[str]:
+    """Return texts without missing ones; the keys of a mapping are none."""
+    if isinstance(texts, Mapping):
+        raise ConfigError(
+            f"the texts are a {type(texts).__name__}; pass a list of texts, such as a column of one split"
+        )
+    return check_texts(_present(texts), "real or holdout")
+
+
+def _present(texts: Any) -> Any:
+    return [text for text in texts if text is not None] if hasattr(texts, "__iter__") else texts
+
+
+def _kept(folder: Path, found: Audits, *, compared: bool) -> Audits:
     """Write the figures beside the run and the published ones into its record, with those of earlier audits."""
-    earlier = held(folder)
-    if earlier is not None and (earlier.real == found.real or found.real is None):
-        names = {result.name for result in found.results}
-        before = tuple(result for result in earlier.results if result.name not in names)
-        found = replace(found, results=(*before, *found.results), real=found.real or earlier.real)
     store = Store(folder)
     path = store.private_folder() / FILE
-    write_whole(path, found.to_json().encode(), mode=0o600)
+    with FileLock(path.with_suffix(".lock")):
+        found = _joined(held(folder), found, compared)
+        write_whole(path, found.to_json().encode(), mode=0o600)
     if found.published:
         fresh = {(one.attack, one.metric) for one in found.published}
-        audits = tuple(one for one in release.audits if (one.attack, one.metric) not in fresh)
         with store.opened():
+            release = load_privacy(folder)  # another audit may have written since
+            if identity(release) != found.run:
+                raise ConfigError(f"{folder} holds other rows than when the audit began. Audit again.")
+            audits = tuple(one for one in release.audits if (one.attack, one.metric) not in fresh)
             write_record(replace(release, audits=(*audits, *found.published)), folder)
     return replace(found, path=path)
+
+
+def _joined(earlier: Audits | None, found: Audits, compared: bool) -> Audits:
+    """Add the results of an earlier audit that are of no real texts, or of the same ones."""
+    if earlier is None:
+        return found
+    same = not compared or (found.real is not None and found.real == earlier.real)
+    before = [
+        one
+        for one in earlier.results
+        if one.name not in found.made and (same or not any(part.uses_private_data for part in one.findings))
+    ]
+    return replace(found, results=(*before, *found.results), real=found.real if compared else earlier.real)

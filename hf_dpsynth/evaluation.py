@@ -208,10 +208,13 @@ def report(
     folder = existing(run)
     evaluation, audits = held(folder), auditing.held(folder)
     texts = _texts(real, plan_of(folder), text_column, split)
-    if evaluation is not None and texts is not None and evaluation.real not in (None, commitment(folder, texts)):
-        raise ConfigError(
-            f"{evaluation.path} compares with other real texts than these. Evaluate again, or leave real out."
-        )
+    known = None if texts is None else commitment(folder, texts)
+    for one in (evaluation, audits):
+        if one is not None and known is not None and one.real not in (None, known):
+            again = "Evaluate" if one is evaluation else "Audit"
+            raise ConfigError(
+                f"{one.path} compares with other real texts than these. {again} again, or leave real out."
+            )
     return write_report(
         folder,
         real=texts,

@@ -144,7 +144,7 @@ def test_the_report_shows_published_figures_on_one_page_and_all_on_the_other(run
     pytest.importorskip("matplotlib")
     auditing.audit_run(run)
     attacked(run, attacks=["membership"])
-    written = evaluation.report(run, ["a text"] * 3, embedder=StubEmbedder())
+    written = evaluation.report(run, "real.jsonl", embedder=StubEmbedder())
     public, private = (path.read_text() for path in (written.public, written.private))
     assert "unit audit" in public and "tpr_at_1_fpr" not in public
     assert "tpr_at_1_fpr" in private and "Who was among the records" in private and CANARY not in public
@@ -155,6 +155,71 @@ def test_a_file_that_is_none_of_ours_is_named(run):
     path.write_text(json.dumps({"run": "?"}))
     with pytest.raises(ConfigError, match="audit again"):
         auditing.held(run)
+
+
+def test_wrong_input_is_told_before_an_attack_is_made(run):
+    mixed = ["a text", 5, *["another"] * 20]
+    wrong = (
+        ({"real": mixed}, "holds a value of type int"),
+        ({"real": {"train": ["a text"] * 20}}, "pass a list of texts"),
+        ({"real": reviews(60)}, "holds a value of type dict"),
+        ({"holdout": "gone.jsonl"}, "does not exist"),
+        ({"holdout": mixed}, "holds a value of type int"),
+        ({"confidence": 95}, "confidence is 95"),
+        ({"attacks": ["leakage"], "publish": ["membership"]}, "not made here"),
+    )
+    for change, said in wrong:
+        with pytest.raises(ConfigError, match=said):
+            auditing.audit_run(run, **{"real": "real.jsonl", "holdout": "others.jsonl", **change})
+    assert not pathlib.Path("run.private/audits.json").exists() and hf_dpsynth.load_privacy(run).audits == ()
+
+
+def test_where_nothing_could_be_made_the_exit_code_is_1(tmp_path, capsys):
+    synth(out="open", epsilon=float("inf"), delta=None)
+    assert call(["audit", "open"]) == 1
+    assert "no claim to audit" in capsys.readouterr().out
+
+
+def test_the_split_test_alone_is_no_hold_out_of_itself(run):
+    folder = pathlib.Path("one")
+    folder.mkdir()
+    pathlib.Path("real.jsonl").rename(folder / "test.jsonl")
+    found = auditing.audit_run(run, folder, attacks=["secrets"], embedder=StubEmbedder())
+    assert "--holdout" in found.skipped["secrets"] and found.results == ()
+
+
+def test_without_the_key_of_the_run_figures_of_other_texts_are_never_mixed(run):
+    pathlib.Path("run.private/commitment.key").unlink()
+    attacked(run, attacks=["mechanism", "membership"])
+    other = auditing.audit_run(run, "others.jsonl", holdout="real.jsonl", attacks=["leakage"])
+    assert [one.name for one in other.results] == ["unit audit of the mechanism", "copies of private texts"]
+
+
+def test_figures_of_an_earlier_audit_are_named_as_such(run, capsys):
+    attacked(run, attacks=["membership"])
+    assert call(["audit", "run"]) == 0
+    out = capsys.readouterr().out
+    assert "of earlier audits: membership by ngram" in out and "no guarantee covers them" in out
+
+
+def test_an_audit_keeps_what_another_wrote_into_the_record_meanwhile(run, monkeypatch):
+    attack = auditing._attacked
+
+    def slow(*arguments):
+        monkeypatch.setattr(auditing, "_attacked", attack)
+        attacked(run, attacks=["membership"], publish=["membership"])
+        return attack(*arguments)
+
+    monkeypatch.setattr(auditing, "_attacked", slow)
+    found = auditing.audit_run(run)
+    assert {one.metric for one in hf_dpsynth.load_privacy(run).audits} > {"epsilon_lower", "auc"}
+    assert len(found.results) == 2
+
+
+def test_a_report_of_other_texts_than_the_audited_ones_is_refused(run):
+    attacked(run, attacks=["membership"])
+    with pytest.raises(ConfigError, match="Audit again"):
+        evaluation.report(run, ["a text"] * 3, embedder=StubEmbedder())
 
 
 def test_figures_that_can_refute_a_claim_share_the_confidence_of_the_audit(run):

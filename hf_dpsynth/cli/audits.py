@@ -117,7 +117,7 @@ def audit_verb(
     confidence: Annotated[float, typer.Option(help="That of the intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(help="The seed of public randomness.")] = 0,
 ) -> None:
-    """Attack a run; exit 1 if its claim is refuted."""
+    """Attack a run; exit 1 if its claim is refuted, or an attack that was asked for or all could not be made."""
     from hf_dpsynth.auditing import audit_run
 
     found = audit_run(
@@ -139,11 +139,14 @@ def audit_verb(
     for line in dict.fromkeys(limit for one in found.results for part in one.findings for limit in part.limits):
         say(f"limit: {line}")
     say(f"confidence {found.confidence:g}. An audit is not a proof: a better attack may find more.")
-    if found.real is not None:
+    earlier = [one.name for one in found.results if one.name not in found.made]
+    if earlier:
+        say(f"of earlier audits: {', '.join(earlier)}")
+    if any(part.uses_private_data for one in found.results for part in one.findings):
         say("Figures that read real texts: no guarantee covers them. Do not publish them with the run.")
     say(f"kept in {found.path}")
     say(f"in the record of the run: {len(found.published)} figures")
     if found.violated:
         say("refuted: a figure is above the claim.")
-    if found.violated or any(name in found.skipped for name in attack or ()):
+    if found.violated or not found.made or any(name in found.skipped for name in attack or ()):
         raise typer.Exit(1)
