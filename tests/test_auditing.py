@@ -2,15 +2,18 @@
 
 import json
 import pathlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import hf_dpsynth
-from hf_dpsynth import auditing, evaluation
+from hf_dpsynth import auditing, evaluation, release
 from hf_dpsynth.cli import call
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.privacy import selection
+from hf_dpsynth.publish import cumulative
+from hf_dpsynth.publish.privacy_json import to_privacy_json
 from tests.stubs import CANARY, StubEmbedder, StubGenerator, files_with, reviews, synth, toy_vectors
 
 ROWS = ("membership", "neighbours", "leakage", "secrets")
@@ -226,3 +229,12 @@ def test_figures_that_can_refute_a_claim_share_the_confidence_of_the_audit(run):
     (result,) = auditing.audit_run(run, confidence=0.9).results
     assert [round(one.confidence, 6) for one in result.findings] == [0.95, 0.95]
     assert all(any("share 1 - confidence" in line for line in one.limits) for one in result.findings)
+
+
+def test_a_word_mechanism_that_is_refuted_is_not_published(privatized):
+    held = hf_dpsynth.load_privacy(privatized)
+    for value, refused in ((9.9, False), (10.1, True)):
+        found = release.Audit(attack="draws", metric="epsilon_lower", value=value, uses_private_data=False)
+        said = cumulative.refuted(to_privacy_json(replace(held, audits=(found,))))
+        line = "audit[0]: draws shows a loss for each unit of distance of at least 10.1, 10 is claimed"
+        assert said == [line] * refused

@@ -210,11 +210,14 @@ def budget_sentence(facts: dict[str, Any], digits: Any) -> str:
 
 def refuted(facts: dict[str, Any]) -> list[str]:
     """Return which audits found more than is claimed, a sentence each, which begins with the field."""
-    claimed = facts["parameters"]["epsilon"]
+    metric = facts["parameters"]["metric_dp"]
+    claimed, bound = facts["parameters"]["epsilon"], "an epsilon"
+    if metric is not None:
+        claimed, bound = metric["scale"], "a loss for each unit of distance"
     if claimed is None:
         return []
     return [
-        f"audit[{at}]: {one['attack']} shows an epsilon of at least {one['value']:g}, {claimed:g} is claimed"
+        f"audit[{at}]: {one['attack']} shows {bound} of at least {one['value']:g}, {claimed:g} is claimed"
         for at, one in enumerate(facts["audit"])
         if one["metric"] == LOWER_BOUND and one["value"] > claimed
     ]
