@@ -9,6 +9,7 @@ import pytest
 
 import hf_dpsynth
 from hf_dpsynth import auditing, evaluation, release
+from hf_dpsynth.audit import planned
 from hf_dpsynth.cli import call
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.privacy import selection
@@ -26,6 +27,12 @@ class Leaky(StubGenerator):
         rows = reviews(60)["text"]
         self.calls += 1
         return [rows[(seed + self.calls + place) % 60] for place in range(len(prompts))]
+
+
+@pytest.fixture(autouse=True)
+def few_runs(monkeypatch):
+    """A tenth of the draws of an audit of votes: its power is tested elsewhere."""
+    monkeypatch.setattr(planned, "_RUNS", 200)
 
 
 @pytest.fixture
