@@ -22,6 +22,7 @@ from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
 from hf_dpsynth.privacy.picks import BoundedRangeDpEvent
 from hf_dpsynth.privacy.secrets import SecretGaussianDpEvent
 from hf_dpsynth.privacy.tokens import TokensDpEvent
+from hf_dpsynth.privacy.user_votes import ClippedSumDpEvent
 from hf_dpsynth.privacy.words import (
     ExponentialWordDpEvent,
     MultivariateLaplaceDpEvent,
@@ -33,6 +34,7 @@ _SERIALISED: dict[str, type[DpEvent]] = {
     kind.__name__: kind
     for kind in (
         BoundedRangeDpEvent,
+        ClippedSumDpEvent,
         ComposedDpEvent,
         DiscreteGaussianDpEvent,
         ExponentialWordDpEvent,

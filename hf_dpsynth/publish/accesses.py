@@ -9,6 +9,7 @@ from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
 from hf_dpsynth.privacy.picks import BoundedRangeDpEvent
 from hf_dpsynth.privacy.secrets import SecretGaussianDpEvent
 from hf_dpsynth.privacy.tokens import TokensDpEvent
+from hf_dpsynth.privacy.user_votes import ClippedSumDpEvent
 from hf_dpsynth.privacy.words import (
     ExponentialWordDpEvent,
     MultivariateLaplaceDpEvent,
@@ -56,10 +57,8 @@ def access(leaf: DpEvent, count: int, unit: str, mechanism: str = "") -> str:
     if isinstance(leaf, TokensDpEvent):
         tokens = f"at most {leaf.tokens} tokens drawn from clipped logits, each at epsilon {leaf.epsilon:.6g}"
         return f"{count} x each text, {tokens}"
-    if isinstance(leaf, SecretGaussianDpEvent):
-        moves = f"to which a row adds at most {leaf.norm:.6g} times its weight"
-        noise = f"noise of sigma {leaf.sigma:.6g} on a grid of {leaf.grid} steps a unit"
-        return f"{count} x a vector of weighted sums, {moves}, with {noise}"
+    if isinstance(leaf, (ClippedSumDpEvent, SecretGaussianDpEvent)):
+        return f"{count} x {_on_a_grid(leaf, unit)}"
     if sampled:
         batch = f"a batch that each {unit} enters alone with probability {leaf.sampling_probability:.6g}"
         noise = f"noise multiplier {leaf.event.noise_multiplier:.6g}"
@@ -70,16 +69,26 @@ def access(leaf: DpEvent, count: int, unit: str, mechanism: str = "") -> str:
     return f"{count} x {type(leaf).__name__}"
 
 
+def _on_a_grid(leaf: ClippedSumDpEvent | SecretGaussianDpEvent, unit: str) -> str:
+    """Return in words what a release reads whose sums lie on a grid."""
+    sums = f"a vector of weighted sums, to which a row adds at most {leaf.norm:.6g} times its weight"
+    if isinstance(leaf, ClippedSumDpEvent):
+        sums = f"a vector of scaled counts, which a {unit} moves by at most {leaf.norm:.6g} in L2"
+    return f"{sums}, with noise of sigma {leaf.sigma:.6g} on a grid of {leaf.grid} steps a unit"
+
+
 def backend(event: DpEvent) -> str:
     """Return what draws the noise; where counts stand beside gradients, what is not exact counts."""
     kinds = {type(leaf) for leaf in leaves(event)}
     if kinds & {*_WORDS, BoundedRangeDpEvent, TokensDpEvent, LimitedDomainDpEvent, *_GRADIENTS}:
         return "randomgen"
-    return "opendp" if kinds & {DiscreteGaussianDpEvent, SecretGaussianDpEvent} else "none"
+    return "opendp" if kinds & {ClippedSumDpEvent, DiscreteGaussianDpEvent, SecretGaussianDpEvent} else "none"
 
 
 def contribution(plan: Plan, unit: str, most: int | None) -> str:
     """Return in words what bounds the part of a record, or of a user with at most so many records."""
+    if unit == "user" and not has_gradients(plan):
+        return "the counts of all records of a user are one vector, scaled to norm 1 and truncated toward zero"
     if not has_gradients(plan):
         return _PROMPTED.get(plan.mechanism, "each record adds at most one unit")
     cut = f", cut at {plan.params['max_tokens']} tokens," if "max_tokens" in plan.params else ""

@@ -21,6 +21,7 @@ from hf_dpsynth.privacy.limited_domain import LimitedDomainDpEvent
 from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
 from hf_dpsynth.privacy.scales import scales
 from hf_dpsynth.privacy.tokens import TokensDpEvent
+from hf_dpsynth.privacy.user_votes import ClippedSumDpEvent, least_norm
 from hf_dpsynth.privacy.words import TagResponseDpEvent, WordDpEvent
 from hf_dpsynth.publish import protection
 
@@ -101,6 +102,9 @@ def _relation(facts: dict[str, Any], counts: Counter[DpEvent]) -> list[str]:
     moved += [len(leaf.shifts) for leaf in counts if isinstance(leaf, DiscreteGaussianDpEvent)]
     if adjacency == "replace_one" and any(number < 2 for number in moved):
         found.append("adjacency: replace_one, but in an event one count moves; a replaced record moves two counts")
+    norms = [leaf.norm for leaf in counts if isinstance(leaf, ClippedSumDpEvent)]
+    if any(norm < least_norm(adjacency) for norm in norms):
+        found.append(f"adjacency: {adjacency}, but in an event a sum moves by {min(norms):.6g}, which is too little")
     if adjacency == "add_remove" and facts["source"]["n_units"] is not None:
         found.append("adjacency: add_remove protects the number of records, but source.n_units publishes it")
     if accounting["composition"] == "filter" and accounting["accountant"] != "rdp":

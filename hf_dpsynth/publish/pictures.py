@@ -20,6 +20,7 @@ from hf_dpsynth.privacy.noise import DiscreteGaussianDpEvent
 from hf_dpsynth.privacy.picks import BoundedRangeDpEvent
 from hf_dpsynth.privacy.profiles import profile
 from hf_dpsynth.privacy.secrets import reached
+from hf_dpsynth.privacy.user_votes import ClippedSumDpEvent
 from hf_dpsynth.publish import accounts, protection
 
 FIGURES = "figures"
@@ -147,6 +148,8 @@ def _name(leaf: DpEvent, count: int) -> str:
         return f"{count} x a pass, noise {leaf.noise_multiplier:.4g}"
     if isinstance(leaf, DiscreteGaussianDpEvent):
         return f"{count} x counts, sigma {leaf.sigma:.4g}"
+    if isinstance(leaf, ClippedSumDpEvent):
+        return f"{count} x counts of users, sigma {leaf.sigma:.4g}"
     if isinstance(leaf, BoundedRangeDpEvent):
         return f"{count} x a pick, range {leaf.epsilon:.4g}"
     if isinstance(leaf, LimitedDomainDpEvent):
