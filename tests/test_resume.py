@@ -14,11 +14,17 @@ from hf_dpsynth.errors import PrivacyError, ResumeMismatch
 ROOT = pathlib.Path(__file__).parents[1]
 JOB = textwrap.dedent("""
     import json, os, sys
-    from hf_dpsynth.privacy import ledger, selection
+    from hf_dpsynth.privacy import ledger, selection, user_votes
     from hf_dpsynth import store
-    from tests.stubs import StubEmbedder, StubGenerator, synth
+    from tests.stubs import StubEmbedder, StubGenerator, reviews, synth
 
     folder, limits = sys.argv[1], json.loads(sys.argv[2])
+
+    def made(where, **more):
+        if "users" not in where:
+            return synth(**more)
+        ds = reviews().add_column("user_id", [number % 7 for number in range(60)])
+        return synth(ds, unit="user_id", **more)
 
     def once(limit, where):
         if os.fork() == 0:
@@ -31,7 +37,8 @@ JOB = textwrap.dedent("""
             else:
                 owner, name = {
                     "charge": (ledger.Ledger, "charge"), "commit": (ledger.Ledger, "commit"),
-                    "draw": (selection, "discrete_gaussian"), "write": (store.Store, "write_data"),
+                    "draw": (selection, "discrete_gaussian"), "draw of users": (user_votes, "discrete_gaussian"),
+                    "write": (store.Store, "write_data"),
                     "finish": (ledger.Ledger, "finish"), "sync": (store, "_sync"),
                 }[where]
                 original = getattr(owner, name)
@@ -42,13 +49,13 @@ JOB = textwrap.dedent("""
                         os._exit(41)
                     return original(*args, **more)
                 setattr(owner, name, counted)
-            out = synth(out=folder, generator=generator, embedder=embedder)
+            out = made(where, out=folder, generator=generator, embedder=embedder)
             print("DONE", json.dumps([out["text"][:], out["label"][:], [c.key for c in out.privacy.charges],
                                       list(out.privacy.notes)]), flush=True)
             os._exit(0)
         return os.waitstatus_to_exitcode(os.wait()[1])
 
-    synth()  # imports and calibrates once, before the forks
+    made(limits[0][1])  # imports and calibrates once, before the forks
     for limit, where in limits:
         print(once(limit, where), flush=True)
 """)
@@ -65,7 +72,9 @@ def job(folder, limits):
     return codes, [json.loads(line[5:]) for line in lines if line.startswith("DONE")]
 
 
-@pytest.mark.parametrize("where", ["generator", "embedder", "charge", "draw", "commit", "write", "finish", "sync"])
+@pytest.mark.parametrize(
+    "where", ["generator", "embedder", "charge", "draw", "draw of users", "commit", "write", "finish", "sync"]
+)
 def test_killed_at_every_call_a_run_resumes_within_its_plan(tmp_path, where):
     limits = [(limit, where) for limit in range(12)] + [(10**6, where)] * 2
     codes, ends = job(tmp_path / "run", limits)

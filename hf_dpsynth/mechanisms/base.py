@@ -18,6 +18,7 @@ from hf_dpsynth.plans import Cost, Facts, Label, Plan
 from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.privacy.selection import count_event, noisy_label_counts
 from hf_dpsynth.privacy.units import label_counts
+from hf_dpsynth.privacy.user_votes import noisy_user_labels, user_count_event
 from hf_dpsynth.run import Run
 
 Row = dict[str, Any]
@@ -76,8 +77,10 @@ class Synthesizer(Protocol):
         ...
 
     # A mechanism whose events have no privacy loss distribution has account = "zcdp"; None leaves the choice.
-    # A mechanism that protects users as well as records has units = ("record", "user") and max_contributions; one that
-    # reads columns of conversations has reads_messages = True and yields them as `columns.write_messages` does.
+    # A mechanism that protects users as well as records has units = ("record", "user") and max_contributions, or the
+    # sentence of_a_user on what bounds their part; user_account = "zcdp" where that alone accounts for users.
+    # A mechanism that reads columns of conversations has reads_messages = True and yields them as
+    # `columns.write_messages` does.
     # A mechanism that can be told that its public inputs do not fit has prepare(public, plan, store), which a new run
     # calls before anything is reserved or charged.
     # A mechanism some of whose fields follow from declared facts when missing has fitted(facts), which returns the one
@@ -144,29 +147,37 @@ def check_protected(mechanism: Privatizer, unit: str | None) -> str:
     return protected
 
 
-def label_shares(private: PrivateRecords, plan: Plan, run: Run, sigma: float) -> Sequence[float]:
+def label_shares(
+    private: PrivateRecords, plan: Plan, run: Run, sigma: float, *, scaled: bool = False
+) -> Sequence[float]:
     """Return declared proportions of the labels, or noisy ones that are bought from the budget.
 
     At a user unit each user adds one count: the label of one of its usable records, drawn in secret. So what a user
-    moves, and the event, are those of one record; the shares are those of users.
+    moves, and the event, are those of one record; the shares are those of users. Where `scaled`, each user adds the
+    counts of all of its records instead, as one vector of norm 1, whose event is `user_count_event`.
 
     Args:
         private (`PrivateRecords`): the records. Sensitive.
         plan (`Plan`): holds what is declared.
         run (`Run`): whose ledger the histogram is released through, as "label-counts".
         sigma (`float`): the noise of a bought histogram, in privacy units.
+        scaled (`bool`, defaults to `False`): whether a user counts with all of its records.
     Returns:
         `Sequence[float]`: one weight a label; all alike where a bought histogram was lost.
     """
     if plan.proportions is not None or len(plan.labels) == 1:
         return plan.proportions or (1.0,)
-    counts = run.devices.lead(
-        lambda: run.ledger.release(
-            "label-counts",
-            count_event(sigma, plan.adjacency),
-            lambda: noisy_label_counts(label_counts(private, plan.labels, run.keys), sigma).tolist(),
-        )
-    )
+
+    def draw() -> list[float]:
+        if scaled:
+            found = noisy_user_labels(private.by_unit(plan.labels), len(plan.labels), sigma)
+        else:
+            found = noisy_label_counts(label_counts(private, plan.labels, run.keys), sigma)
+        counts: list[float] = found.tolist()
+        return counts
+
+    event = (user_count_event if scaled else count_event)(sigma, plan.adjacency)
+    counts = run.devices.lead(lambda: run.ledger.release("label-counts", event, draw))
     return [1.0] * len(plan.labels) if counts is None else counts
 
 

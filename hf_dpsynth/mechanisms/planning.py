@@ -263,8 +263,15 @@ def unit_assumptions(mechanism: Any, adjacency: str, unit: str, column: str | No
     found = (*found, PUBLIC_ROWS) if getattr(mechanism, "needs_public", False) else found
     if unit == "record":
         return found
-    most = f"at most {mechanism.max_contributions} records of a user are read in a step, drawn in secret"
+    most = getattr(mechanism, "of_a_user", "")
+    most = most or f"at most {mechanism.max_contributions} records of a user are read in a step, drawn in secret"
     return (*found, f"a user is a value of the column {column!r}", most)
+
+
+def _account(mechanism: Any, level: str, account: str) -> str:
+    """Return the accountant of a plan: that of a budget, else one that the events of the unit need."""
+    own = getattr(mechanism, "account", None) or (level == "user" and getattr(mechanism, "user_account", None))
+    return (own or account) if account == "pld" else account
 
 
 def plan_synthesis(
@@ -328,7 +335,7 @@ def plan_synthesis(
         num_rows = num_rows or (num_records if level == "record" else None)
     relation = _adjacency(adjacency, uses)
     delta = check_delta(delta, epsilon, num_records)
-    account = (getattr(mechanism, "account", None) or account) if account == "pld" else account
+    account = _account(mechanism, level, account)
     facts = Facts(
         num_records=num_records if uses else None,
         num_rows=num_rows,

@@ -84,7 +84,7 @@ def _synthesized(mechanism: Any, plan: Plan) -> list[str]:
     # a voided claim has no delta, so what parts of it stood for is read off the events
     delta = held.delta or 2 * extra_delta(plan.event) or None
     known: dict[str, Any] = {"adjacency": plan.adjacency, "num_records": plan.num_records, "mu": mu, "delta": delta}
-    forms = [Facts(labels=labels, **known) for labels in _LABELS]
+    forms = [Facts(labels=labels, unit=unit, **known) for labels in _LABELS]
     actual = leaves(plan.event)
     fitted = [mechanism.fitted(form) if hasattr(mechanism, "fitted") else mechanism for form in forms]
     pairs = zip(fitted, forms, strict=True)

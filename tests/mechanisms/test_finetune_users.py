@@ -17,8 +17,9 @@ from hf_dpsynth.privacy.accounting import leaves
 from hf_dpsynth.privacy.budget import PrivacyBudget
 from hf_dpsynth.privacy.records import PrivateRecords
 from tests.mechanisms import tiny
+from tests.mechanisms.test_dp_eda import eda
 from tests.mechanisms.test_finetune import PARAMS, Loop, tune
-from tests.stubs import CANARY, files_with, reviews, synth
+from tests.stubs import CANARY, files_with, reviews
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
@@ -83,12 +84,12 @@ def test_what_is_struck_out_of_a_user_release_is_found(model):
 
 
 def test_a_release_of_another_mechanism_cannot_claim_users():
-    synth(out="run")
+    eda(out="run")
     path = pathlib.Path("run/privacy.json")
     facts = json.loads(path.read_text())
     facts["privacy_unit"] |= {"level": "user", "description": "one user"}
     path.write_text(json.dumps(facts))
-    assert any("is not offered by aug-pe" in line for line in hf_dpsynth.verify("run").findings)
+    assert any("is not offered by dp-eda" in line for line in hf_dpsynth.verify("run").findings)
 
 
 def test_a_plan_of_users_is_a_plan_of_as_many_records():
@@ -295,10 +296,10 @@ def test_what_cannot_work_is_refused_before_anything_is_spent(model, more, messa
 @pytest.mark.parametrize("unit", ["user_id", "user", 3])
 def test_other_mechanisms_refuse_users(unit):
     ds = owned()
-    with pytest.raises(ConfigError, match=r"unit=.* is not offered by aug-pe"):
-        synth(ds, unit=unit)
-    with pytest.raises(ConfigError, match=r"unit=.* is not offered by aug-pe"):
-        hf_dpsynth.plan("aug-pe", epsilon=1.0, delta=1e-5, unit=unit)
+    with pytest.raises(ConfigError, match=r"unit=.* is not offered by dp-eda"):
+        ds.synthesize("dp-eda", epsilon=1.0, delta=1e-5, text_column="text", num_rows=4, unit=unit)
+    with pytest.raises(ConfigError, match=r"unit=.* is not offered by dp-eda"):
+        hf_dpsynth.plan("dp-eda", epsilon=1.0, delta=1e-5, unit=unit)
     with pytest.raises(ConfigError, match=r"unit=.* is not offered by madlib"):
         ds.privatize("madlib", epsilon=1.0, text_column="text", unit=unit)
 

@@ -3,26 +3,28 @@
 Each round releases one noisy vote vector through the ledger; prompting, selection and variation are post-processing.
 Source: Xie et al. 2024, arXiv:2403.01749, Algorithm 1. Where we leave the paper: one vote vector with one noise for
 all labels, label proportions declared or bought from the budget instead of read, candidates that are almost equal
-merged before the vote, and clean votes that are never stored.
+merged before the vote, and clean votes that are never stored. At a user unit the votes of all records of a user, over
+all labels, are one vector of norm 1 (`privacy/user_votes.py`); the paper knows no users.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting import ComposedDpEvent, DpEvent, SelfComposedDpEvent
 
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, label_shares
-from hf_dpsynth.mechanisms.evolution.embeddings import embedded_private
+from hf_dpsynth.mechanisms.evolution.embeddings import embedded, embedded_private
 from hf_dpsynth.mechanisms.evolution.evolving import Evolving
 from hf_dpsynth.mechanisms.evolution.population import Evolution
 from hf_dpsynth.mechanisms.rounds import LABEL_SHARE
 from hf_dpsynth.plans import Facts, Plan
 from hf_dpsynth.privacy.accounting import gaussian_epsilon
-from hf_dpsynth.privacy.records import PrivateRecords
+from hf_dpsynth.privacy.records import PrivateRecords, PrivateTexts
 from hf_dpsynth.privacy.selection import count_event, noisy_votes
+from hf_dpsynth.privacy.user_votes import noisy_user_votes, user_count_event
 from hf_dpsynth.run import Run
 
 
@@ -36,16 +38,20 @@ class AugPE(Evolving):
     """
 
     name: ClassVar[str] = "aug-pe"
+    units: ClassVar[tuple[str, ...]] = ("record", "user")
+    user_account: ClassVar[str] = "zcdp"
+    of_a_user: ClassVar[str] = "the votes of all records of a user, over all labels, are one vector of norm at most 1"
 
     def event(self, noise_multiplier: float, facts: Facts) -> DpEvent:
         """Return T rounds of votes and, where proportions are bought, one histogram of labels.
 
         The histogram gets 5 % of mu squared: sigma_labels = sigma_votes sqrt(0.95 / (0.05 T)).
         """
-        votes = SelfComposedDpEvent(count_event(noise_multiplier, facts.adjacency), self.iterations)
+        of_counts = user_count_event if facts.unit == "user" else count_event
+        votes = SelfComposedDpEvent(of_counts(noise_multiplier, facts.adjacency), self.iterations)
         if not facts.buys_proportions:
             return votes
-        labels = count_event(self.label_noise(noise_multiplier), facts.adjacency)
+        labels = of_counts(self.label_noise(noise_multiplier), facts.adjacency)
         return ComposedDpEvent([votes, labels])
 
     def label_noise(self, noise_multiplier: float) -> float:
@@ -64,44 +70,66 @@ class AugPE(Evolving):
         mu = math.sqrt(self.iterations / share) / expected * (math.sqrt(2) if facts.adjacency == "replace-one" else 1)
         return (
             f"a candidate expects {expected:.3g} votes and the noise has a standard deviation of "
-            f"{noise_multiplier:.3g}: the votes drown. About {needed} records, or epsilon "
+            f"{noise_multiplier:.3g}: the votes drown. About {needed} {facts.unit}s, or epsilon "
             f"{gaussian_epsilon(mu, delta):.3g}, or fewer num_rows or iterations would do.",
         )
 
     def run(self, private: PrivateRecords, public: PublicInputs, plan: Plan, run: Run) -> Iterator[Row]:
         """Evolve a population and yield its rows: the text column and the conditioning columns."""
         evolution = _Votes(self, private, public, plan, run)
-        return evolution.rows(label_shares(private, plan, run, self.label_noise(evolution.sigma)))
+        sigma, scaled = self.label_noise(evolution.sigma), plan.unit_column is not None
+        return evolution.rows(label_shares(private, plan, run, sigma, scaled=scaled))
 
 
 class _Votes(Evolution):
     """One run of `AugPE`; holds the private embeddings, in memory only."""
 
-    _private_embeddings: list[np.ndarray] | None = None
+    _held: tuple[list[np.ndarray], list[np.ndarray]] | None = None
 
     def vote(self, number: int, name: str, texts: list[str]) -> np.ndarray | None:
-        """Release noisy votes of the private records."""
-        key = f"votes-{number:03d}"
+        """Release noisy votes of the private records, or of the users behind them."""
+        key, users = f"votes-{number:03d}", self.plan.unit_column is not None
         candidates, about = self.candidates(number, name, texts)
         groups: list[np.ndarray] = []
-        private: list[np.ndarray] = []
         kept: list[np.ndarray] = []
         if self.run.ledger.state(key) is None:  # embed before the charge, so that a failure costs nothing
-            groups, private = np.split(candidates(), self.bounds[1:-1]), self._embedded_private()
+            groups = np.split(candidates(), self.bounds[1:-1])
+            self._held = self._held or (self._of_users() if users else (self._embedded_private(), []))
             kept = self.kept(groups, texts)
 
-        def draw() -> list[list[list[int]]]:
+        def draw() -> list[list[list[Any]]]:
             rivals = [group[rows] for group, rows in zip(groups, kept, strict=True)]
-            noisy = noisy_votes(private, rivals, self.sigma)
+            private, owners = self._held or ([], [])
+            if users:
+                noisy: Sequence[np.ndarray] = noisy_user_votes(private, owners, rivals, self.sigma)
+            else:
+                noisy = noisy_votes(private, rivals, self.sigma)
             return [[rows.tolist(), votes.tolist()] for rows, votes in zip(kept, noisy, strict=True)]
 
-        released = self.run.ledger.release(key, count_event(self.sigma, self.plan.adjacency), draw, about=about)
+        event = (user_count_event if users else count_event)(self.sigma, self.plan.adjacency)
+        released = self.run.ledger.release(key, event, draw, about=about)
         return None if released is None else self.scores(released)
 
     def _embedded_private(self) -> list[np.ndarray]:
         """Embed the private texts once, label by label. Sensitive."""
-        if self._private_embeddings is None:
-            width = self.embed(["width"]).shape[1]
-            texts = (self.private.of_label(label) for label in self.plan.labels)
-            self._private_embeddings = [embedded_private(self.public.embedder, own, width) for own in texts]
-        return self._private_embeddings
+        width = self.embed(["width"]).shape[1]
+        texts = (self.private.of_label(label) for label in self.plan.labels)
+        return [embedded_private(self.public.embedder, own, width) for own in texts]
+
+    def _of_users(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Embed the texts of users once, and say whose each is, both label by label. Sensitive.
+
+        A vector that is not finite adds nothing: an error would tell that such a record is there.
+        """
+        width = self.embed(["width"]).shape[1]
+        held: list[PrivateTexts] = [PrivateTexts() for _ in self.plan.labels]
+        whose: list[list[int]] = [[] for _ in self.plan.labels]
+        for owner, records in enumerate(self.private.by_unit(self.plan.labels)):
+            for label, text in records:
+                held[label].append(text)
+                whose[label].append(owner)
+        none = np.zeros((0, width), dtype=np.float32)
+        rows = [embedded(self.public.embedder, texts) if texts else none for texts in held]
+        finite = [np.isfinite(own).all(axis=1) for own in rows]
+        owners = [np.asarray(own, dtype=np.int64)[kept] for own, kept in zip(whose, finite, strict=True)]
+        return [own[kept] for own, kept in zip(rows, finite, strict=True)], owners

@@ -94,7 +94,8 @@ class Evolving:
         rows = facts.num_rows or 0
         kept = math.ceil(rows / self.variations) if self.keep_selected else 0
         calls = rows + self.iterations * (rows - kept + rows * self.lookahead)
-        embeddings = self.iterations * rows * max(1, self.lookahead) + (facts.num_records or 0)
+        private = (facts.num_records or 0) if facts.unit == "record" else 0  # nobody declares the records of users
+        embeddings = self.iterations * rows * max(1, self.lookahead) + private
         return Cost(lm_calls=calls, tokens=calls * self.max_new_tokens, embeddings=embeddings)
 
     def sampler(self, public: PublicInputs, plan: Plan, store: Store) -> Any:
