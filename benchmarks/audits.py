@@ -115,11 +115,12 @@ def privatized(mechanism, epsilon):
     """Return what an attack on words that kept their place found."""
     from hf_dpsynth.audit import audit_inversion
 
-    private, _, _ = messages()
+    private, holdout, _ = messages()
     start = time.perf_counter()
     made = private.privatize(mechanism, epsilon=epsilon, text_column="text")
     seconds = time.perf_counter() - start
-    results = {"inversion": audit_inversion(made["text"][:], private["text"][:])}
+    law = {} if math.isinf(epsilon) else {"mechanism": mechanism, "epsilon": epsilon, "public": holdout["text"][:]}
+    results = {"inversion": audit_inversion(made["text"][:], private["text"][:], **law)}
     return results, {"seconds": seconds, "rows": len(made)}
 
 
