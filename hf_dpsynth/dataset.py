@@ -185,8 +185,9 @@ def synthesize(
 ) -> Any:
     """Make a new data set that resembles the private one, with differential privacy.
 
-    Fine-tuning runs in several processes where a launcher starts them. Each calls this with the same arguments and
-    the same data; the first one alone writes `out` and charges `budget`; all get the same rows and the same release.
+    Fine-tuning and `aug-pe` run in several processes where a launcher starts them. Each calls this with the same
+    arguments and data; the first one alone writes `out` and charges `budget`; all get the same rows and release.
+    `aug-pe` takes shares of the embeddings, the votes and the blocks of 256 texts; its votes are those of one process.
 
     Args:
         ds (`Dataset` or `DatasetDict`): the private data; of a DatasetDict only `split` is read.

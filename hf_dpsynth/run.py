@@ -150,8 +150,8 @@ def devices(mechanism: Any) -> Processes:
     for name in _SHARDED if distributed else ():
         if os.environ.get(name, "").lower() in ("true", "1", "yes", "on"):
             raise ConfigError(
-                f"{name} is set, which splits a model over processes: {mechanism.name} clips each record's whole "
-                "gradient, so every process holds the whole model. Launch without it."
+                f"{name} is set, which splits a model over processes: in each process of {mechanism.name} a model "
+                "is whole. Launch without it."
             )
     return current.join()
 

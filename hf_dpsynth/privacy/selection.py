@@ -41,10 +41,41 @@ def noisy_votes(private: Sequence[np.ndarray], candidates: Sequence[np.ndarray],
     Raises:
         ConfigError: embeddings of different widths, or with a value that is not finite.
     """
-    counts = [
+    return noisy_counts(vote_counts(private, candidates), sigma)
+
+
+def vote_counts(private: Sequence[np.ndarray], candidates: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Count, label by label, the private rows nearest to each candidate.
+
+    The counts of parts of the rows add up to those of all rows, exactly.
+
+    Args:
+        private (`Sequence[np.ndarray]`): as for `noisy_votes`. Sensitive.
+        candidates (`Sequence[np.ndarray]`): as for `noisy_votes`. Public.
+    Returns:
+        `list[np.ndarray]`: votes by label, each of shape (m_l,), int64. Still sensitive: add noise before use.
+    Sensitivity:
+        of the concatenated vector: that of `noisy_votes`.
+    Raises:
+        ConfigError: embeddings of different widths, or with a value that is not finite.
+    """
+    return [
         nearest.votes(rows, group) if len(group) else np.zeros(0, dtype=np.int64)
         for rows, group in zip(private, candidates, strict=True)
     ]
+
+
+def noisy_counts(counts: Sequence[np.ndarray], sigma: float) -> list[np.ndarray]:
+    """Add noise to the votes of all labels, as one vector; the event is `count_event`.
+
+    Args:
+        counts (`Sequence[np.ndarray]`): what `vote_counts` returns, of all private rows. Sensitive.
+        sigma (`float`): the noise parameter, in votes.
+    Returns:
+        `list[np.ndarray]`: noisy votes by label, of the same shapes.
+    Sensitivity:
+        that of `noisy_votes`.
+    """
     noisy = discrete_gaussian(np.concatenate(counts), sigma)
     return np.split(noisy, np.cumsum([len(group) for group in counts])[:-1])
 

@@ -24,6 +24,7 @@ _WORDS: dict[type[DpEvent], str] = {
     TagResponseDpEvent: "whose tag is kept or drawn at random",
 }
 _GRADIENTS = (GaussianDpEvent, PoissonSampledDpEvent)
+_COUNTED = ("aug-pe",)  # by several processes, where they run
 _PROMPTED = {  # mechanisms whose samples and draws are of prompts, and what one record changes there
     "dp-icl": "each record is in at most one prompt of each sample",
     "invisible-ink": "each record is in one prompt of at most one text, and moves each logit by a clipped amount",
@@ -87,9 +88,9 @@ def backend(event: DpEvent) -> str:
 
 def contribution(plan: Plan, unit: str, most: int | None) -> str:
     """Return in words what bounds the part of a record, or of a user with at most so many records."""
-    if unit == "user" and not has_gradients(plan):
+    if unit == "user" and not _has_gradients(plan):
         return "the counts of all records of a user are one vector, scaled to norm 1 and truncated toward zero"
-    if not has_gradients(plan):
+    if not _has_gradients(plan):
         return _PROMPTED.get(plan.mechanism, "each record adds at most one unit")
     cut = f", cut at {plan.params['max_tokens']} tokens," if "max_tokens" in plan.params else ""
     if unit == "user":
@@ -98,8 +99,12 @@ def contribution(plan: Plan, unit: str, most: int | None) -> str:
     return f"each record{cut} has its gradient clipped to a norm, in every batch that it enters"
 
 
-def has_gradients(plan: Plan) -> bool:
-    """Return whether the noise of a synthesis is on gradients, which several processes may have summed."""
+def sums_may_travel(plan: Plan) -> bool:
+    """Return whether several processes may have summed what the noise of a synthesis is on: gradients or votes."""
+    return plan.mechanism in _COUNTED or _has_gradients(plan)
+
+
+def _has_gradients(plan: Plan) -> bool:
     kinds = {type(leaf) for leaf in leaves(plan.event)}
     return not kinds.isdisjoint(_GRADIENTS) and plan.mechanism not in _PROMPTED
 

@@ -21,7 +21,7 @@ from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.accounting import extra_delta, leaves
 from hf_dpsynth.privacy.event_json import event_to_json
 from hf_dpsynth.publish import cumulative, protection
-from hf_dpsynth.publish.accesses import access, backend, contribution, has_gradients, sampling
+from hf_dpsynth.publish.accesses import access, backend, contribution, sampling, sums_may_travel
 from hf_dpsynth.publish.accounts import READING, short
 from hf_dpsynth.release import Contamination, Release
 
@@ -226,7 +226,7 @@ def _scope(release: Release) -> dict[str, Any]:
     void = _NOTHING_HOLDS if _voided(plan, guarantee) else ()
     private, user = not isinstance(guarantee, CENTRAL), guarantee.unit == "user"
     units = (_USER, *(() if plan.adjacency == "replace-one" else (_SOME,))) if user else _RECORD
-    sent = (_SENT,) if has_gradients(plan) and not private else ()
+    sent = (_SENT,) if sums_may_travel(plan) and not private else ()
     counted = guarantee.unit if isinstance(guarantee, ApproxDP) else "record"
     unprotected = [f"the number of {counted}s"] if plan.num_records is not None else []
     unprotected += [DOMAIN + name for name in plan.label_columns]

@@ -18,7 +18,7 @@ from hf_dpsynth.privacy.accounting import leaves
 from hf_dpsynth.run import devices
 from tests.launch import torchrun, unwatched
 from tests.mechanisms import tiny
-from tests.stubs import CANARY, files_with, synth
+from tests.stubs import CANARY, files_with, reviews
 
 pytest.importorskip("torch")
 pytest.importorskip("peft")
@@ -257,6 +257,6 @@ def test_a_process_whose_launcher_gave_no_address_is_refused(monkeypatch):
 
 def test_other_mechanisms_take_one_process(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match="WORLD_SIZE is 2: several processes are not supported by aug-pe"):
-        synth(out="run")
+    with pytest.raises(ConfigError, match="WORLD_SIZE is 2: several processes are not supported by dp-icl"):
+        reviews().synthesize("dp-icl", epsilon=1.0, out="run")
     assert not pathlib.Path("run").exists()

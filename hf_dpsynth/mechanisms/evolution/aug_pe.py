@@ -5,10 +5,14 @@ Source: Xie et al. 2024, arXiv:2403.01749, Algorithm 1. Where we leave the paper
 all labels, label proportions declared or bought from the budget instead of read, candidates that are almost equal
 merged before the vote, and clean votes that are never stored. At a user unit the votes of all records of a user, over
 all labels, are one vector of norm 1 (`privacy/user_votes.py`); the paper knows no users.
+
+In several processes each one embeds a stretch of the private texts of each label and counts their votes. The counts
+are added in the first process, which draws the noise: whole numbers, and a record's vote does not depend on who counts
+it, so the sums are exactly the votes of one process. Votes of users are counted by the first process alone.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,7 +27,7 @@ from hf_dpsynth.mechanisms.rounds import LABEL_SHARE
 from hf_dpsynth.plans import Facts, Plan
 from hf_dpsynth.privacy.accounting import gaussian_epsilon
 from hf_dpsynth.privacy.records import PrivateRecords, PrivateTexts
-from hf_dpsynth.privacy.selection import count_event, noisy_votes
+from hf_dpsynth.privacy.selection import count_event, noisy_counts, vote_counts
 from hf_dpsynth.privacy.user_votes import noisy_user_votes, user_count_event
 from hf_dpsynth.run import Run
 
@@ -41,6 +45,7 @@ class AugPE(Evolving):
     units: ClassVar[tuple[str, ...]] = ("record", "user")
     user_account: ClassVar[str] = "zcdp"
     of_a_user: ClassVar[str] = "the votes of all records of a user, over all labels, are one vector of norm at most 1"
+    distributed: ClassVar[bool] = True
 
     def event(self, noise_multiplier: float, facts: Facts) -> DpEvent:
         """Return T rounds of votes and, where proportions are bought, one histogram of labels.
@@ -84,7 +89,13 @@ class AugPE(Evolving):
 class _Votes(Evolution):
     """One run of `AugPE`; holds the private embeddings, in memory only."""
 
-    _held: tuple[list[np.ndarray], list[np.ndarray]] | None = None
+    _private_embeddings: list[np.ndarray] | None = None
+    _users: tuple[list[np.ndarray], list[np.ndarray]] | None = None
+    _embedded_by_all = False
+
+    def tasks(self) -> dict[str, Callable[..., Any]]:
+        """Return what each process does with its share of the private records."""
+        return {"embed private": self._embed_private, "count": self._count}
 
     def vote(self, number: int, name: str, texts: list[str]) -> np.ndarray | None:
         """Release noisy votes of the private records, or of the users behind them."""
@@ -94,27 +105,35 @@ class _Votes(Evolution):
         kept: list[np.ndarray] = []
         if self.run.ledger.state(key) is None:  # embed before the charge, so that a failure costs nothing
             groups = np.split(candidates(), self.bounds[1:-1])
-            self._held = self._held or (self._of_users() if users else (self._embedded_private(), []))
+            if users:
+                self._users = self._users or self._of_users()
+            elif not self._embedded_by_all:
+                self.crew.ask("embed private", groups[0].shape[1])
+                self._embedded_by_all = True
             kept = self.kept(groups, texts)
 
         def draw() -> list[list[list[Any]]]:
             rivals = [group[rows] for group, rows in zip(groups, kept, strict=True)]
-            private, owners = self._held or ([], [])
             if users:
-                noisy: Sequence[np.ndarray] = noisy_user_votes(private, owners, rivals, self.sigma)
+                noisy: Sequence[np.ndarray] = noisy_user_votes(*(self._users or ([], [])), rivals, self.sigma)
             else:
-                noisy = noisy_votes(private, rivals, self.sigma)
+                counts = [sum(parts) for parts in zip(*self.crew.ask("count", rivals), strict=True)]
+                noisy = noisy_counts(counts, self.sigma)
             return [[rows.tolist(), votes.tolist()] for rows, votes in zip(kept, noisy, strict=True)]
 
         event = (user_count_event if users else count_event)(self.sigma, self.plan.adjacency)
         released = self.run.ledger.release(key, event, draw, about=about)
         return None if released is None else self.scores(released)
 
-    def _embedded_private(self) -> list[np.ndarray]:
-        """Embed the private texts once, label by label. Sensitive."""
-        width = self.embed(["width"]).shape[1]
+    def _embed_private(self, width: int) -> None:
+        """Embed this process's stretch of the private texts of each label, once. Sensitive; it stays here."""
         texts = (self.private.of_label(label) for label in self.plan.labels)
-        return [embedded_private(self.public.embedder, own, width) for own in texts]
+        shares = (PrivateTexts(own[self.crew.share(len(own))]) for own in texts)
+        self._private_embeddings = [embedded_private(self.public.embedder, own, width) for own in shares]
+
+    def _count(self, rivals: list[np.ndarray]) -> list[np.ndarray]:
+        """Return the votes of this process's records by label, without noise. Sensitive."""
+        return vote_counts(self._private_embeddings or [], rivals)
 
     def _of_users(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Embed the texts of users once, and say whose each is, both label by label. Sensitive.

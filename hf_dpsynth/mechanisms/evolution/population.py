@@ -1,6 +1,8 @@
 """One run of evolution: a population that is asked for, voted on, selected and varied. Only a vote reads private rows.
 
-Populations are written before a vote and read again at a resume. Who votes is up to the mechanism.
+Populations are written before a vote and read again at a resume. Who votes is up to the mechanism. Where several
+processes run, the first one evolves and the others take shares: a block of texts to make, a stretch of texts to embed.
+A block has its own seed, so its texts are those that one process makes.
 """
 
 import math
@@ -14,10 +16,12 @@ from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import progress_bar
 from hf_dpsynth.mechanisms.base import PublicInputs, Row, largest_remainder
 from hf_dpsynth.mechanisms.evolution import prompts
+from hf_dpsynth.mechanisms.evolution.crew import Crew
 from hf_dpsynth.mechanisms.evolution.embeddings import different, embedded_public
 from hf_dpsynth.mechanisms.evolution.evolving import BLOCK, Evolving
 from hf_dpsynth.mechanisms.evolution.ranking import select
 from hf_dpsynth.mechanisms.rounds import rows_of
+from hf_dpsynth.models.endpoint import Endpoint
 from hf_dpsynth.plans import Plan
 from hf_dpsynth.privacy.keys import public_generator, public_seed
 from hf_dpsynth.privacy.records import PrivateRecords
@@ -46,12 +50,23 @@ class Evolution:
         self.num_rows, self.sigma = plan.num_rows, plan.noise_multiplier
         self.bounds = [0]
         self.names = [prompts.describe(plan.label_columns, label) for label in plan.labels]
+        self.crew = Crew(run.devices, {"reply": self._own_replies, "embed": self._own_vectors, **self.tasks()})
+        # an endpoint is asked by one process: its limits, its price and its cache are those of one caller
+        self._writers = 1 if isinstance(public.generator, Endpoint) else run.devices.world_size
+
+    def tasks(self) -> dict[str, Callable[..., Any]]:
+        """Return what a process can be asked for besides texts and their embeddings, by name."""
+        return {}
 
     def rows(self, shares: Sequence[float]) -> Iterator[Row]:
-        """Evolve a population with declared or privatized shares of the labels, and yield its rows in random order."""
+        """Evolve a population with declared or privatized shares of the labels, and yield its rows in random order.
+
+        The first process yields them; the others work for it.
+        """
         self.bounds = [0, *accumulate(largest_remainder(self.num_rows, shares))]
-        texts = self.texts()
-        yield from rows_of(self.plan, [texts[start:stop] for start, stop in pairwise(self.bounds)])
+        texts = self.crew.all_do(self.texts)
+        if self.run.devices.is_main:
+            yield from rows_of(self.plan, [texts[start:stop] for start, stop in pairwise(self.bounds)])
 
     def vote(self, number: int, name: str, texts: list[str]) -> np.ndarray | None:
         """Return votes for a population, shape (rows,), -inf for texts that stand for an earlier one.
@@ -173,15 +188,32 @@ class Evolution:
         """Return a stored population: the copied texts, and generated ones where none is copied."""
 
         def make(start: int, stop: int) -> list[str]:
-            missing = [position for position in range(start, stop) if copied[position] is None]
-            asked, seed = [prompt(position) for position in missing], public_seed(self.plan.seed, name, start)
-            made = iter(self.mechanism.replies(self.public.generator, asked, temperature, seed))
+            blocks = []
+            for first in range(start, stop, BLOCK):
+                rows = range(first, min(stop, first + BLOCK))
+                asked = [prompt(position) for position in rows if copied[position] is None]
+                blocks.append((asked, public_seed(self.plan.seed, name, first)))
+            made = (text for own in self.crew.ask("reply", blocks, temperature) for text in own)
             # an empty reply is replaced by its parent, so that a population never shrinks
             texts = zip(copied[start:stop], fallback[start:stop], strict=True)
             return [next(made) or parent if text is None else text for text, parent in texts]
 
-        return self.run.store.grow(name, len(copied), BLOCK, make)
+        return self.run.store.grow(name, len(copied), BLOCK * self._writers, make)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed public texts."""
-        return embedded_public(self.public.embedder, texts)
+        """Embed public texts, a stretch of them in each process."""
+        parts = self.crew.ask("embed", list(texts))
+        return np.concatenate([part for part in parts if part is not None])
+
+    def _own_replies(self, blocks: Sequence[tuple[list[str], int]], temperature: float) -> list[str]:
+        """Return the replies to the block of prompts that is this process's, in the order of ranks."""
+        rank = self.run.devices.rank
+        if rank >= len(blocks):
+            return []
+        asked, seed = blocks[rank]
+        return self.mechanism.replies(self.public.generator, asked, temperature, seed)
+
+    def _own_vectors(self, texts: list[str]) -> np.ndarray | None:
+        """Embed this process's stretch of public texts, if it has any."""
+        own = texts[self.crew.share(len(texts))]
+        return embedded_public(self.public.embedder, own) if own else None
