@@ -54,7 +54,10 @@ def test_an_entry_of_a_release_has_the_metric_that_a_push_looks_at_and_json_can_
     )
     assert not FOUND[0].as_audit(uses_private_data=False).uses_private_data
     for claimed, expected in ((one.value - 0.1, 1), (one.value + 0.1, 0)):
-        assert len(refuted({"parameters": {"epsilon": claimed}, "audit": [dataclasses.asdict(one)]})) == expected
+        assert (
+            len(refuted({"parameters": {"epsilon": claimed, "metric_dp": None}, "audit": [dataclasses.asdict(one)]}))
+            == expected
+        )
     exact = FOUND[4].as_audit()
     assert exact.ci == (exact.value, exact.value) and not exact.uses_private_data
 
