@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from hf_dpsynth.audit import calibrate
+from hf_dpsynth.audit import words as word_studies
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.mechanisms.word.base import WordMechanism
 from hf_dpsynth.models.word_vectors import WordVectors
+from hf_dpsynth.privacy.keys import Key
 
 PAIR = WordVectors(("good", "bad"), np.array([[-1.0], [1.0]]), "pair")
 RING = WordVectors(
@@ -61,7 +63,8 @@ def test_common_random_numbers_make_the_trace_monotone():
     assert all(one[1] <= other[1] for one, other in pairwise(trace))
 
 
-def test_a_limit_of_distinct_words_can_bind():
+def test_a_limit_of_distinct_words_can_bind(monkeypatch):
+    monkeypatch.setattr(word_studies, "Key", lambda: Key.from_insecure_seed(1))  # by 4 of 30 keys it does not bind
     free = calibrate("madlib", words=8, draws=100, vectors=RING, tolerance=0.05)
     bound = calibrate("madlib", words=8, draws=100, vectors=RING, tolerance=0.05, least_distinct=8)
     assert bound.epsilon < free.epsilon and bound.deniability.distinct_quantile(0.1) >= 8

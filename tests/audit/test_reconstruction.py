@@ -27,7 +27,7 @@ def release(p, r, noise=1.0, weighted=True):
 
 
 # the rates are .267, .179 and .046, and .514, .420 and .147 with half of the noise: more than 8 standard errors off r
-@pytest.mark.parametrize(("p", "r", "games"), [(0.1, 0.3, 2000), (0.05, 0.2, 2000), (0.01, 0.05, 1000)])
+@pytest.mark.parametrize(("p", "r", "games"), [(0.1, 0.3, 2000), (0.05, 0.2, 2000), (0.01, 0.05, 3000)])
 def test_right_noise_passes_and_half_of_it_is_refused(p, r, games):
     right = audit_secrets(release(p, r), p, r, games=games)
     assert not right.violated and right.value > 2 * p, "an attacker who learns nothing would test nothing"
