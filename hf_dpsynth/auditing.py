@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -223,13 +224,13 @@ def _attacked(attack: _Attack, sources: "_Sources", options: dict[str, Any], emb
     more = {**options, "embedder": embedder, "delta": sources.delta, **sources.law()}
     passed = {name: value for name, value in more.items() if name in taken}
     if attack.reads == "pairs":
-        return function(*sources.pairs(), **passed)
-    return function(sources.released(), sources.members(), sources.others(), **passed)
+        return function(*sources.pairs, **passed)
+    return function(sources.released, sources.members, sources.others, **passed)
 
 
 @dataclass(frozen=True, repr=False)
 class _Sources:
-    """Where the texts of attacks come from; they are read when an attack asks for them. Sensitive."""
+    """Where the texts of attacks come from; they are read when an attack first asks for them. Sensitive."""
 
     folder: Path
     plan: Plan
@@ -252,12 +253,15 @@ class _Sources:
         vectors = self.vectors if self.vectors is not None else named
         return known | ({} if vectors is None else {"vectors": vectors})
 
+    @cached_property
     def released(self) -> list[str]:
         return released_texts(self.folder, self.plan, None)
 
+    @cached_property
     def members(self) -> list[str]:
         return self._texts(self.real, self.split, "--real: the texts that the run read")
 
+    @cached_property
     def others(self) -> list[str]:
         if self.holdout is None and isinstance(self.real, (str, os.PathLike)) and self.split != "test":
             loaded = inputs.load_input(self.real, text_column=self.text_column or self.plan.text_column)
@@ -275,9 +279,9 @@ class _Sources:
     def readable(self) -> list[str]:
         """Return the real texts, before an attack takes its time; a hold-out that is given must be readable too."""
         if self.holdout is not None:
-            self.others()
+            _ = self.others
         try:
-            return self.members()
+            return self.members
         except ConfigError:
             if not (
                 isinstance(self.real, (str, os.PathLike)) and isinstance(self.plan.guarantee, (MetricDP, LocalDP))
@@ -285,6 +289,7 @@ class _Sources:
                 raise
             return [text for text in self._real_places() if text is not None]  # a run that privatized several splits
 
+    @cached_property
     def pairs(self) -> tuple[list[str | None], list[str | None]]:
         """Return released and real texts that stand at the same place."""
         made, real = self._places(self.folder / "data", None), self._real_places()
