@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_dpsynth import auditing
+from hf_dpsynth.audit.attacks import span
 from hf_dpsynth.audit.deniability import Deniability
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.logging import get_logger
@@ -75,9 +76,9 @@ class Evaluation:
                 (
                     name,
                     _shown(result.get(name if name in result else f"{name}_mean")),
-                    _range(result.get(f"{name}_interval")),
+                    span(result.get(f"{name}_interval")),
                     _shown(result.get(f"{name}_floor", result.get(f"references_{name}"))),
-                    _range(result.get(f"{name}_floor_interval")),
+                    span(result.get(f"{name}_floor_interval")),
                     str(result.get("num_rows", "-")),
                     "-" if better is None else "higher" if better else "lower",
                 )
@@ -87,10 +88,6 @@ class Evaluation:
 
 def _shown(value: Any) -> str:
     return "-" if value is None else f"{value:.4g}"
-
-
-def _range(interval: Any) -> str:
-    return "-" if interval is None else f"{interval[0]:.4g} to {interval[1]:.4g}"
 
 
 def evaluate(

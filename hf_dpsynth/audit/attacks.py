@@ -5,7 +5,7 @@ alone: no text, and no score of a single record.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ class AttackResult:
     def rows(self) -> list[tuple[str, ...]]:
         """Return a line of text for each figure: attack, metric, value, interval, n."""
         return [
-            (one.attack, one.metric, f"{one.value:.4g}", _span(one.interval), f"{one.n:,}") for one in self.findings
+            (one.attack, one.metric, f"{one.value:.4g}", span(one.interval), f"{one.n:,}") for one in self.findings
         ]
 
     def statements(self) -> list[str]:
@@ -91,5 +91,6 @@ def _plain(end: float) -> float | str:
     return end if math.isfinite(end) else f"{'-' * (end < 0)}{_OPEN}"
 
 
-def _span(interval: tuple[float, float] | None) -> str:
+def span(interval: Sequence[float] | None) -> str:
+    """Return an interval as text, a dash where there is none."""
     return "-" if interval is None else f"{interval[0]:.4g} to {interval[1]:.4g}"

@@ -17,8 +17,8 @@ import numpy as np
 from hf_dpsynth import columns
 from hf_dpsynth.audit.attacks import AttackResult, Curve
 from hf_dpsynth.audit.findings import Finding, check_confidence, check_delta
-from hf_dpsynth.audit.membership import LEAST, prefixed
-from hf_dpsynth.audit.separation import AUC, TPR, discrimination
+from hf_dpsynth.audit.membership import prefixed
+from hf_dpsynth.audit.separation import AUC, LEAST, TPR, discrimination
 from hf_dpsynth.audit.signals import NGRAM, Reading, named, released, scores_of
 from hf_dpsynth.audit.steinke import one_run
 from hf_dpsynth.errors import ConfigError, PrivacyError

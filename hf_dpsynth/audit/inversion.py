@@ -15,7 +15,8 @@ import numpy as np
 from hf_dpsynth import registry
 from hf_dpsynth.audit.attacks import AttackResult
 from hf_dpsynth.audit.findings import check_confidence
-from hf_dpsynth.audit.pairs import Pairs, beside, rate
+from hf_dpsynth.audit.pairs import Pairs, beside
+from hf_dpsynth.audit.rates import share
 from hf_dpsynth.audit.rehearsal import frequencies, rehearse
 from hf_dpsynth.audit.words import Source
 from hf_dpsynth.compute import nearest
@@ -128,8 +129,8 @@ def audit_inversion(
         (f"{RECOVERED}_top_{top}", hits.any(axis=1), (*said, *pairs.limits)),
         (BY_FREQUENCY, before == prior.argmax(), pairs.limits),
     )
-    findings = [rate(NAME, metric, int(told.sum()), len(before), confidence, more) for metric, told, more in counted]
-    findings.append(rate(NAME, IN_CLEAR, copied, total, confidence, (_CLEAR, *pairs.limits)))
+    findings = [share(NAME, metric, int(told.sum()), len(before), confidence, more) for metric, told, more in counted]
+    findings.append(share(NAME, IN_CLEAR, copied, total, confidence, (_CLEAR, *pairs.limits)))
     return AttackResult(name=NAME, findings=tuple(findings))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from hf_dpsynth.audit.attacks import AttackResult
 from hf_dpsynth.audit.findings import check_confidence
 from hf_dpsynth.audit.shared_text import alike, as_words, runs, same
-from hf_dpsynth.audit.sides import Sides, compared, kept, left_on_both, normal
+from hf_dpsynth.audit.sides import Sides, both, compared, kept, left_on_both, normal
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.metrics.base import check_count, check_seed
 
@@ -65,7 +65,7 @@ def audit_leakage(
     if isinstance(similarity, bool) or not isinstance(similarity, (int, float)) or not 0 < similarity <= 1:
         raise ConfigError(f"similarity is {similarity!r}; it is above 0 and at most 1, and 0.8 is usual")
     released = Counter(map(normal, kept(synthetic, "synthetic")))
-    sides = Sides(*([(normal(text),) for text in kept(rows, what)] for rows, what in _named(members, others)))
+    sides = Sides(*([(normal(text),) for text in rows] for rows in both(members, others)))
     texts, weights = list(released), np.array(list(released.values()))
     marks, limits = left_on_both(sides.marks(seed)), (_CHANCE, *sides.limits("text"))
     public, private = as_words(texts, sides.items)
@@ -82,7 +82,3 @@ def audit_leakage(
         )
     ]
     return AttackResult(name=ATTACK, findings=tuple(findings))
-
-
-def _named(members: Sequence[str], others: Sequence[str]) -> tuple[tuple[Sequence[str], str], ...]:
-    return (members, "members"), (others, "others")

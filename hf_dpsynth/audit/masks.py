@@ -11,7 +11,8 @@ from itertools import islice
 
 from hf_dpsynth.audit.attacks import AttackResult
 from hf_dpsynth.audit.findings import Finding, check_confidence
-from hf_dpsynth.audit.pairs import Pair, beside, is_read, rate
+from hf_dpsynth.audit.pairs import Pair, beside, is_read
+from hf_dpsynth.audit.rates import share
 from hf_dpsynth.audit.word_guesses import WordGuesser, load_guesser
 from hf_dpsynth.audit.words import Source
 from hf_dpsynth.errors import ConfigError
@@ -109,6 +110,6 @@ def _rates(metric: str, ranks: Sequence[int], top: int, confidence: float, limit
     """Return the rates of the first guess and of `top` guesses."""
     counted = (metric, 1), (f"{metric}_top_{top}", top)
     return [
-        rate(NAME, name, sum(0 <= rank < most for rank in ranks), len(ranks), confidence, limits)
+        share(NAME, name, sum(0 <= rank < most for rank in ranks), len(ranks), confidence, limits)
         for name, most in dict(counted[: 1 + (top > 1)]).items()
     ]

@@ -12,13 +12,12 @@ import numpy as np
 
 from hf_dpsynth.audit.attacks import AttackResult
 from hf_dpsynth.audit.findings import Finding
-from hf_dpsynth.audit.separation import discrimination
+from hf_dpsynth.audit.separation import LEAST, discrimination
 from hf_dpsynth.audit.signals import NGRAM, Reading, named, released, scores_of
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.metrics.base import check_texts
 from hf_dpsynth.models.base import Embedder
 
-LEAST = 10
 _HOLDOUT = "It presumes that members and others are of one distribution; others of another time are told apart."
 _WEAK = "A model that was trained on the members may tell more than the released texts do."
 

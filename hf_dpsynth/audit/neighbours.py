@@ -16,8 +16,8 @@ from scipy.stats import beta
 
 from hf_dpsynth.audit.attacks import AttackResult
 from hf_dpsynth.audit.findings import Finding, check_confidence, check_delta
-from hf_dpsynth.audit.separation import discrimination
-from hf_dpsynth.audit.sides import BY_CHANCE, INSIDE, OUTSIDE, Sides, kept, left_on_both, normal
+from hf_dpsynth.audit.separation import LEAST, discrimination
+from hf_dpsynth.audit.sides import BY_CHANCE, INSIDE, OUTSIDE, Sides, both, kept, left_on_both, normal
 from hf_dpsynth.compute.candidates import Candidates
 from hf_dpsynth.compute.nearest import top_k
 from hf_dpsynth.compute.unit_rows import unit_rows
@@ -31,7 +31,6 @@ from hf_dpsynth.privacy.records import PrivateTexts
 ATTACK = "nearest neighbours"
 CLOSER = "closer_to_members"
 _BLOCK = 1 << 14  # released texts whose vectors are held at once
-_LEAST = 10
 _QUANTILES = (("distance_1_percent", 0.01), ("distance_5_percent", 0.05))
 _TRIALS = "The interval is that of {trials:.0f} independent rows: many with one neighbour are one. Ties count half."
 _DISTANCE = "Cosine distance of the nearest {side} text, at this quantile of the released rows; small ones are copies."
@@ -77,7 +76,7 @@ def audit_neighbours(
     model = load_embedder(embedder)
     released = Counter(kept(synthetic, "synthetic"))
     sides, texts = _sides(members, others)
-    marks = [left_on_both(sides.marks(seed, split), _LEAST) for split in range(splits if sides.uneven else 1)]
+    marks = [left_on_both(sides.marks(seed, split), LEAST) for split in range(splits if sides.uneven else 1)]
     vectors = unit_rows(embed(texts, model, what="members", public=False))
     pairs = [_Pair(vectors, one) for one in marks]
     weights = np.array(list(released.values()), np.float64)
@@ -143,7 +142,7 @@ class _Pair:
 
 def _sides(members: Sequence[str], others: Sequence[str]) -> tuple[Sides, PrivateTexts]:
     """Return the sides, and one of the texts as they are for each kind."""
-    rows = [kept(texts, what) for texts, what in ((members, "members"), (others, "others"))]
+    rows = both(members, others)
     first: dict[str, str] = {}
     keys = [PrivateTexts(normal(text) for text in side) for side in rows]
     for side, names in zip(rows, keys, strict=True):

@@ -8,8 +8,6 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hf_dpsynth.audit.findings import Finding
-from hf_dpsynth.audit.rates import lower_rate, upper_rate
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.mechanisms.word.text import read
 
@@ -82,34 +80,6 @@ def beside(privatized: Sequence[str | None], originals: Sequence[str | None], kn
 def is_read(word: str, known: Container[str]) -> bool:
     """Return whether a text can hold an entry of the vocabulary as one word: marks and the like are none."""
     return read(word, known)[0] == [word]
-
-
-def rate(attack: str, metric: str, hits: int, n: int, confidence: float, limits: tuple[str, ...]) -> Finding:
-    """Return a share of words as a figure, with its Clopper-Pearson interval.
-
-    Args:
-        attack (`str`): what was tried.
-        metric (`str`): what was measured.
-        hits (`int`): how often it happened. Sensitive.
-        n (`int`): of how many words, at least 1. Sensitive.
-        confidence (`float`): that of both ends together.
-        limits (`tuple[str, ...]`): what it cannot show.
-    Examples:
-        >>> rate("an example", "words_recovered", 5, 100, 0.95, ()).interval[0].__round__(4)
-        0.0164
-    """
-    miss = (1 - confidence) / 2
-    return Finding(
-        attack=attack,
-        metric=metric,
-        value=hits / n,
-        interval=(lower_rate(hits, n, miss), upper_rate(hits, n, miss)),
-        n=n,
-        confidence=confidence,
-        delta=None,
-        limits=limits,
-        uses_private_data=True,
-    )
 
 
 def _check(privatized: Any, originals: Any) -> None:

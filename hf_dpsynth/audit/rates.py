@@ -8,6 +8,7 @@ arXiv:2302.07956.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,8 @@ _FEW = (
     "{n} runs on a side are too few for any claim at this delta and confidence: without a single error, the bound "
     "would still be 0."
 )
+
+_NONE = "There was none to be found."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +65,39 @@ def upper_rate(errors: int, trials: int, miss: float) -> float:
 def lower_rate(errors: int, trials: int, miss: float) -> float:
     """Return the lower end of a one-sided Clopper-Pearson interval; see `upper_rate`."""
     return 1.0 - upper_rate(trials - errors, trials, miss)
+
+
+def both_ends(hits: int, trials: int, confidence: float) -> tuple[float, float]:
+    """Return the Clopper-Pearson interval of a rate, whose ends share 1 - confidence."""
+    miss = (1 - confidence) / 2
+    return lower_rate(hits, trials, miss), upper_rate(hits, trials, miss)
+
+
+def share(attack: str, metric: str, hits: int, trials: int, confidence: float, limits: Sequence[str] = ()) -> Finding:
+    """Return a share of private things with its Clopper-Pearson interval.
+
+    Args:
+        attack (`str`): what was tried.
+        metric (`str`): what was counted.
+        hits (`int`): how often it was found. Sensitive.
+        trials (`int`): of how many; a share of none is 0, with nothing known. Sensitive.
+        confidence (`float`): that of the interval.
+        limits (`Sequence[str]`): sentences on what it cannot show.
+    Examples:
+        >>> share("an example", "words_recovered", 5, 100, 0.95).interval[0].__round__(4)
+        0.0164
+    """
+    return Finding(
+        attack=attack,
+        metric=metric,
+        value=hits / trials if trials else 0.0,
+        interval=both_ends(hits, trials, confidence) if trials else (0.0, 1.0),
+        n=trials,
+        confidence=confidence,
+        delta=None,
+        limits=tuple(limits) if trials else (_NONE, *limits),
+        uses_private_data=True,
+    )
 
 
 def direct_epsilon(false_positives: float, false_negatives: float, delta: float) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hf_dpsynth.audit.findings import Finding, check_confidence
-from hf_dpsynth.audit.rates import lower_rate, upper_rate
+from hf_dpsynth.audit.rates import both_ends
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.metrics.base import check_count, check_seed
 from hf_dpsynth.privacy.keys import public_generator
@@ -56,13 +56,12 @@ def audit_secrets(
     if not np.isfinite(seen).all():
         raise ConfigError("release= returned a number that is not finite, which hides what the attacker sees")
     right = int((seen.argmax(axis=1) == values).sum())
-    miss = (1 - confidence) / 2
-    low = lower_rate(right, games, miss)
+    low, high = both_ends(right, games, confidence)
     return Finding(
         attack="reconstruction of a secret",
         metric="guess_rate_lower",
         value=low,
-        interval=(low, upper_rate(right, games, miss)),
+        interval=(low, high),
         n=games,
         confidence=confidence,
         delta=None,

@@ -9,7 +9,7 @@ import numpy as np
 
 from hf_dpsynth.audit.attacks import AttackResult
 from hf_dpsynth.audit.findings import check_confidence
-from hf_dpsynth.audit.sides import Sides, compared, kept, normal
+from hf_dpsynth.audit.sides import Sides, both, compared, kept, normal
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.metrics.base import check_seed
 from hf_dpsynth.privacy.records import PrivateTexts
@@ -69,10 +69,12 @@ def audit_secret_matches(
     texts = kept(synthetic, "synthetic")
     known = [one for one in public if one]
     if listed is None:
-        held = [_values(found_secrets(secrets, kept(rows, what))) for rows, what in _named(members, others)]
+        held = [_values(found_secrets(secrets, rows)) for rows in both(members, others)]
         occurring, left_out = (_occurring(secrets, rows) for rows in (texts, known))
     else:
-        held = [_of_list(*one) for one in zip(listed, _named(members, others), strict=True)]
+        both(members, others)  # checked; blank ones have a list too
+        named = zip(listed, (members, others), ("members", "others"), strict=True)
+        held = [_of_list(*one) for one in named]
         every = set(chain.from_iterable(chain.from_iterable(held)))
         occurring, left_out = (_in_words(every, rows) for rows in (texts, known))
     sides = Sides(*([[one for one in row if one not in left_out] for row in rows] for rows in held))
@@ -90,18 +92,12 @@ def audit_secret_matches(
     return AttackResult(name=ATTACK, findings=findings)
 
 
-def _named(members: Sequence[str], others: Sequence[str]) -> tuple[tuple[Sequence[str], str], ...]:
-    return (members, "members"), (others, "others")
-
-
 def _values(rows: Iterable[Iterable[tuple[str, str]]]) -> PrivateTexts:
     """Return the distinct values of each row, in order; one that is blank is none."""
     return PrivateTexts(PrivateTexts(dict.fromkeys(filter(None, (normal(one) for _, one in row)))) for row in rows)
 
 
-def _of_list(rows: Sequence[Any], side: tuple[Sequence[str], str]) -> PrivateTexts:
-    texts, what = side
-    kept(texts, what)
+def _of_list(rows: Sequence[Any], texts: Sequence[str], what: str) -> PrivateTexts:
     if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
         raise ConfigError(f"listed= holds a {type(rows).__name__} for {what}=; pass a list of secrets for each row")
     found = _values(listed_secrets(rows))

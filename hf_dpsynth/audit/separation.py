@@ -16,14 +16,15 @@ from scipy.stats import norm, rankdata
 
 from hf_dpsynth.audit.attacks import AttackResult, Curve
 from hf_dpsynth.audit.findings import Finding, check_confidence, check_delta, numbers
-from hf_dpsynth.audit.rates import direct_epsilon, lower_rate, upper_rate
+from hf_dpsynth.audit.rates import both_ends, direct_epsilon, upper_rate
 from hf_dpsynth.audit.repeated import best_threshold
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.metrics.base import check_seed
 from hf_dpsynth.privacy.keys import public_generator
 
 AUC, TPR, EMPIRICAL_EPSILON = "auc", "tpr_at_1_fpr", "empirical_epsilon"
-_FALSE, _LEAST, _MOST_POINTS = 0.01, 10, 200
+LEAST = 10  # scores of a side
+_FALSE, _MOST_POINTS = 0.01, 200
 _FEW = "{n} others are fewer than 100, so this is the rate at no false positive."
 _NOT_A_BOUND = (
     "It takes members and others for independent draws, which records of one run are not, so it refutes no claim."
@@ -109,9 +110,9 @@ def curve(members: np.ndarray, others: np.ndarray) -> Curve:
 
 def _scores(name: str, values: Sequence[float] | np.ndarray) -> np.ndarray:
     found = numbers(name, values)
-    if found.ndim != 1 or len(found) < _LEAST or not np.isfinite(found).all():
+    if found.ndim != 1 or len(found) < LEAST or not np.isfinite(found).all():
         raise ConfigError(
-            f"{name}= has scores of shape {found.shape}; at least {_LEAST} finite ones are needed, one a record"
+            f"{name}= has scores of shape {found.shape}; at least {LEAST} finite ones are needed, one a record"
         )
     return found
 
@@ -141,8 +142,8 @@ def _sure(inside: np.ndarray, outside: np.ndarray, confidence: float) -> tuple[f
     """Return the rate of true positives where at most 1 % of the others score higher, and its interval."""
     allowed = int(_FALSE * len(outside) + 1e-9)
     threshold = np.sort(outside)[len(outside) - 1 - allowed]
-    hits, n, miss = int((inside > threshold).sum()), len(inside), (1 - confidence) / 2
-    return hits / n, (lower_rate(hits, n, miss), upper_rate(hits, n, miss))
+    hits, n = int((inside > threshold).sum()), len(inside)
+    return hits / n, both_ends(hits, n, confidence)
 
 
 def _epsilon(

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import hypergeom
 
 from hf_dpsynth.audit.findings import Finding
-from hf_dpsynth.audit.rates import lower_rate, upper_rate
+from hf_dpsynth.audit.rates import share
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.privacy.keys import public_generator
 from hf_dpsynth.privacy.records import PrivateTexts
@@ -24,7 +24,6 @@ BY_CHANCE = "It holds where the hold-out was drawn by chance, and says nothing w
 _TEST = "It counts each {kind} once, however many rows hold it."
 _ROWS = "The interval takes released rows for independent draws, which rows with one source are not."
 _ALL = "There is no baseline beside it: what the hold-out has too is counted."
-_NONE = "There was none to be found."
 
 
 class Sides:
@@ -110,6 +109,11 @@ def kept(texts: Any, what: str) -> PrivateTexts:
 _HOLDOUT = {"others": ": rows like the members that the run did not read"}
 
 
+def both(members: Sequence[str], others: Sequence[str]) -> tuple[PrivateTexts, PrivateTexts]:
+    """Return the texts of both sides that are neither missing nor blank; raises as `kept` does."""
+    return kept(members, "members"), kept(others, "others")
+
+
 def left_on_both(marks: np.ndarray, least: int = 1) -> np.ndarray:
     """Return the marks of texts where enough are left on both sides.
 
@@ -139,31 +143,6 @@ def normal(text: str) -> str:
         'write to ann'
     """
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
-def rate(attack: str, metric: str, hits: int, trials: int, confidence: float, limits: Sequence[str] = ()) -> Finding:
-    """Return a share with its Clopper-Pearson interval.
-
-    Args:
-        attack (`str`): what was tried.
-        metric (`str`): what was counted.
-        hits (`int`): how often it was found.
-        trials (`int`): of how many; a share of none is 0, with nothing known.
-        confidence (`float`): that of the interval.
-        limits (`Sequence[str]`): sentences on what it cannot show.
-    """
-    miss = (1 - confidence) / 2
-    return Finding(
-        attack=attack,
-        metric=metric,
-        value=hits / trials if trials else 0.0,
-        interval=(lower_rate(hits, trials, miss), upper_rate(hits, trials, miss)) if trials else (0.0, 1.0),
-        n=trials,
-        confidence=confidence,
-        delta=None,
-        limits=tuple(limits) if trials else (_NONE, *limits),
-        uses_private_data=True,
-    )
 
 
 def compared(
@@ -199,7 +178,7 @@ def compared(
         else:
             hits, trials, common = int(weights[rows & side > 0].sum()), int(weights.sum()), (_ROWS, *limits)
         said = (_ALL, *common) if side == MEMBER else common
-        shares.append(rate(attack, f"{metric}{end}", hits, trials, confidence, said))
+        shares.append(share(attack, f"{metric}{end}", hits, trials, confidence, said))
     inside, outside = (int(((marks & side > 0) & found).sum()) for side in (INSIDE, OUTSIDE))
     sizes = [int((marks & side > 0).sum()) for side in (INSIDE, OUTSIDE)]
     test = Finding(

@@ -14,9 +14,9 @@ import numpy as np
 
 from hf_dpsynth import registry
 from hf_dpsynth.audit.deniability import Deniability
+from hf_dpsynth.audit.pairs import is_read
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.mechanisms.word.base import WordMechanism
-from hf_dpsynth.mechanisms.word.text import read
 from hf_dpsynth.metrics.base import check_count, check_seed
 from hf_dpsynth.metrics.plausible_deniability import confusion, distances, substitution
 from hf_dpsynth.models.lexicon import lexical_tags
@@ -170,7 +170,7 @@ def _rows(words: Any, vectors: WordVectors, seed: int) -> np.ndarray:
     if isinstance(words, (list, tuple)):
         return _named(words, vectors)
     order = public_generator(seed, "deniability-words").permutation(len(vectors))
-    found = [row for row in order if _is_read(vectors.words[row], vectors)] if words > 0 else []
+    found = [row for row in order if is_read(vectors.words[row], vectors.known)] if words > 0 else []
     if not 0 < words <= len(found):
         raise ConfigError(f"words is {words}; {vectors.id} has {len(found)} words to draw from")
     return np.array(found[:words], dtype=np.int64)
@@ -179,13 +179,8 @@ def _rows(words: Any, vectors: WordVectors, seed: int) -> np.ndarray:
 def _named(words: Sequence[Any], vectors: WordVectors) -> np.ndarray:
     """Return the rows of words that were named. A message has the place of a word, never the word."""
     for place, word in enumerate(words):
-        if not isinstance(word, str) or word not in vectors.known or not _is_read(word, vectors):
+        if not isinstance(word, str) or word not in vectors.known or not is_read(word, vectors.known):
             raise ConfigError(f"words[{place}] is no word of {vectors.id} in lower case. {_PUBLIC_ONLY}.")
     if not words or len(set(words)) < len(words):
         raise ConfigError(f"words= has {len(words)} words, {len(set(words))} of them different. Name each word once.")
     return np.array([vectors.known[word] for word in words], dtype=np.int64)
-
-
-def _is_read(word: str, vectors: WordVectors) -> bool:
-    """Return whether a text can hold an entry of the vocabulary as one word: marks and the like are none."""
-    return read(word, vectors.known)[0] == [word]
