@@ -1,6 +1,8 @@
 """Several processes on this machine, as a launcher starts them; a timeout ends them all."""
 
+import json
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -29,6 +31,18 @@ def unwatched(folder, module, *arguments, world_size=2, seconds=100):
         for rank in range(world_size)
     ]
     return _ended(started, seconds)
+
+
+def play(rank, scenes, names, reset):
+    """Play scenes in this process, each after `reset`, and keep what each gave or raised in a file of this rank."""
+    found = {}
+    for name in names:
+        reset()
+        try:
+            found[name] = scenes[f"scene_{name}"]()
+        except Exception as error:
+            found[name] = {"error": type(error).__name__, "text": str(error)}
+        pathlib.Path(f"{rank}.json").write_text(json.dumps(found))
 
 
 def _started(folder, command, environment):

@@ -1,6 +1,5 @@
 """What each process does in test_aug_pe_processes.py: scenes in order, whose results go to a file by rank."""
 
-import json
 import os
 import pathlib
 import signal
@@ -11,6 +10,7 @@ import numpy as np
 import hf_dpsynth
 from hf_dpsynth.errors import ConfigError
 from hf_dpsynth.mechanisms.evolution import aug_pe, population
+from tests.launch import play
 from tests.stubs import CANARY, WORDS, StubEmbedder, reviews, synth
 
 RANK = int(os.environ.get("RANK", "0"))
@@ -122,45 +122,34 @@ def scene_resumed():
     return facts(evolve("count"))
 
 
-def scene_killed():
-    """The second process is killed in the second round, after its charge."""
+def killed_at(rank, number):
     calls = []
 
     def dies(self, rivals):
         calls.append(1)
-        if (RANK, len(calls)) == (1, 2):
+        if (RANK, len(calls)) == (rank, number):
             os.kill(os.getpid(), signal.SIGKILL)
         return count(self, rivals)
 
     aug_pe._Votes._count = dies
+
+
+def scene_killed():
+    """The second process is killed in the second round, after its charge."""
+    killed_at(1, 2)
     evolve("killed")
 
 
 def scene_killed_leader():
     """The first process is killed in the second round, after its charge."""
-    calls = []
-
-    def dies(self, rivals):
-        calls.append(1)
-        if (RANK, len(calls)) == (0, 2):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return count(self, rivals)
-
-    aug_pe._Votes._count = dies
+    killed_at(0, 2)
     evolve("leader")
 
 
-def main():
-    found = {}
-    for name in sys.argv[1:]:
-        population.BLOCK, aug_pe._Votes._count = 4, count
-        try:
-            found[name] = globals()[f"scene_{name}"]()
-        except Exception as error:
-            found[name] = {"error": type(error).__name__, "text": str(error)}
-        pathlib.Path(f"{RANK}.json").write_text(json.dumps(found))
+def reset():
+    population.BLOCK, aug_pe._Votes._count = 4, count
 
 
 if __name__ == "__main__":
     assert pathlib.Path(hf_dpsynth.__file__).parents[1] == pathlib.Path(__file__).parents[2]
-    main()
+    play(RANK, globals(), sys.argv[1:], reset)

@@ -6,7 +6,6 @@ A scene that raises gives the error's type and text; each one opens a connection
 import contextlib
 import hashlib
 import io
-import json
 import math
 import os
 import pathlib
@@ -32,6 +31,7 @@ from hf_dpsynth.privacy.keys import Key
 from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.processes import Processes
 from hf_dpsynth.run import devices, keys
+from tests.launch import play
 from tests.stubs import CANARY, reviews
 
 PARAMS = {
@@ -338,18 +338,11 @@ def scene_killed():
     tune("killed")
 
 
-def main():
-    found = {}
-    for name in sys.argv[1:]:
-        training.Training.fit, training.Training._drawn, training.Training._step = fit, drawn, step
-        training.Training._engine, TunedModel.sample, TunedModel.block = checked, sample, 256
-        try:
-            found[name] = globals()[f"scene_{name}"]()
-        except Exception as error:
-            found[name] = {"error": type(error).__name__, "text": str(error)}
-        pathlib.Path(f"{RANK}.json").write_text(json.dumps(found))
+def reset():
+    training.Training.fit, training.Training._drawn, training.Training._step = fit, drawn, step
+    training.Training._engine, TunedModel.sample, TunedModel.block = checked, sample, 256
 
 
 if __name__ == "__main__":
     assert pathlib.Path(hf_dpsynth.__file__).parents[1] == pathlib.Path(__file__).parents[2]
-    main()
+    play(RANK, globals(), sys.argv[1:], reset)

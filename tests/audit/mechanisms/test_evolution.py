@@ -23,7 +23,7 @@ from hf_dpsynth.mechanisms.planning import plan_synthesis
 from hf_dpsynth.privacy import accounting, limited_domain, selection
 from hf_dpsynth.privacy.accounting import leaves
 from hf_dpsynth.privacy.records import PrivateRecords
-from tests.audit.mechanisms.unit import DELTA, SURE, Unit, open_run, planted
+from tests.audit.mechanisms.unit import DELTA, SURE, Unit, noise_over, open_run, planted, shared_by_rounds
 from tests.stubs import StubGenerator
 
 ROUNDS, RUNS, LABELS, SIGMA = 4, 400, 100, 4 / 3
@@ -100,30 +100,12 @@ def twice(patch):
     patch.setattr(selection.nearest, "votes", lambda rows, group, real=selection.nearest.votes: 2 * real(rows, group))
 
 
-def noise_over(factor, patch):
-    def wrong(counts, sigma, real=selection.discrete_gaussian):
-        return real(counts, sigma / factor if factor else 0.0)
-
-    patch.setattr(selection, "discrete_gaussian", wrong)
-
-
-def shared_by_rounds(patch):
-    kept = []
-
-    def wrong(counts, sigma, real=selection.discrete_gaussian):
-        if not kept or len(kept[0]) != len(counts):
-            kept[:] = [real(np.zeros_like(counts), sigma)]
-        return counts + kept[0]
-
-    patch.setattr(selection, "discrete_gaussian", wrong)
-
-
 VOTING_FAULTS = {
     "a record votes twice": twice,
-    "half the noise": partial(noise_over, 2),
-    "noise of all rounds in each": partial(noise_over, math.sqrt(ROUNDS)),
-    "no noise": partial(noise_over, 0),
-    "rounds share noise": shared_by_rounds,
+    "half the noise": partial(noise_over, selection, 2),
+    "noise of all rounds in each": partial(noise_over, selection, math.sqrt(ROUNDS)),
+    "no noise": partial(noise_over, selection, 0),
+    "rounds share noise": partial(shared_by_rounds, selection),
 }
 
 DRAWN = 100

@@ -18,7 +18,7 @@ from hf_dpsynth.mechanisms.evolution.clusters import Clusters
 from hf_dpsynth.privacy import secrets
 from hf_dpsynth.privacy.records import PrivateRecords
 from hf_dpsynth.privacy.secrets import GRID
-from tests.audit.mechanisms.unit import SURE, Unit, open_run, planted
+from tests.audit.mechanisms.unit import SURE, Unit, noise_over, open_run, planted, shared_by_rounds
 from tests.stubs import StubGenerator
 
 P, R, GAMES, HOLDERS = 0.1, 0.3, 600, 3
@@ -65,23 +65,6 @@ def played(**params):
     return [*found, *([audit_independence(rounds - clean)] if len(rounds) > 1 else [])]
 
 
-def noise_over(factor, patch):
-    def wrong(counts, sigma, real=secrets.discrete_gaussian):
-        return real(counts, sigma / factor if factor else 0.0)
-
-    patch.setattr(secrets, "discrete_gaussian", wrong)
-
-
-def shared_by_rounds(patch):
-    kept = []
-
-    def wrong(counts, sigma, real=secrets.discrete_gaussian):
-        kept.append(real(np.zeros_like(counts), sigma))
-        return counts + kept[0]
-
-    patch.setattr(secrets, "discrete_gaussian", wrong)
-
-
 def whole_rows(patch):
     """Every row has one vote, whatever its secret is allowed."""
 
@@ -113,9 +96,9 @@ UNITS = {
     "sec-pe": Unit(
         lambda: [*played(weights="flattened"), *played(**ROUNDS)],
         {
-            "half the noise": partial(noise_over, 2),
-            "no noise": partial(noise_over, 0),
-            "rounds share noise": shared_by_rounds,
+            "half the noise": partial(noise_over, secrets, 2),
+            "no noise": partial(noise_over, secrets, 0),
+            "rounds share noise": partial(shared_by_rounds, secrets),
             "rows of a whole vote": whole_rows,
             "one vote above the allowance": one_row_too_much,
             "the noise of one round in each": noise_of_one_round,

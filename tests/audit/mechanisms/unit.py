@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from hf_dpsynth.audit import Finding
@@ -40,6 +41,27 @@ class Unit:
 def planted(units):
     """All faults as parameters of a test."""
     return [pytest.param(unit, fault, id=f"{name}: {fault}") for name, unit in units.items() for fault in unit.faults]
+
+
+def noise_over(place, factor, patch):
+    """Draw the discrete Gaussian of a module at a fraction of its scale, or none of it where the factor is 0."""
+
+    def wrong(counts, sigma, real=place.discrete_gaussian):
+        return real(counts, sigma / factor if factor else 0.0)
+
+    patch.setattr(place, "discrete_gaussian", wrong)
+
+
+def shared_by_rounds(place, patch):
+    """Add the noise of the first round to all rounds of as many counts."""
+    kept = []
+
+    def wrong(counts, sigma, real=place.discrete_gaussian):
+        if not kept or len(kept[0]) != len(counts):
+            kept[:] = [real(np.zeros_like(counts), sigma)]
+        return counts + kept[0]
+
+    patch.setattr(place, "discrete_gaussian", wrong)
 
 
 class OpenLedger:
