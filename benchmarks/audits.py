@@ -47,6 +47,7 @@ SYNTHETIC = {
     "invisible-ink": {"max_new_tokens": 20, "max_tokens": 40, "batch_size": 16},
 }  # fmt: skip
 FEWER = {"aug-pe": 60, "sec-pe": 60, "dp-eda": 60, "sentdp-select": 60, "dp-icl": 6, "invisible-ink": 20}
+ICL = Path(__file__).parent / "icl"  # holds texts of the generator by public prompts
 PUBLIC, SECRETS = ("sec-pe", "dp-eda", "sentdp-select"), ("sec-pe",)
 WORDS = (
     "syntax-guided", "madlib", "mahalanobis", "vickrey", "tem", "santext", "santext+", "custext", "custext+",
@@ -75,11 +76,11 @@ def messages():
     return parts[0], parts[1], parts[2]
 
 
-def released(mechanism, epsilon, planted, options):
+def released(mechanism, epsilon, planted):
     """Return the rows that a mechanism makes of planted data."""
     from benchmarks.icl import public_texts
 
-    more = {"public": public_texts("sms-spam", list(CLASSES), options.folder, 300)} if mechanism in PUBLIC else {}
+    more = {"public": public_texts("sms-spam", list(CLASSES), ICL, 300)} if mechanism in PUBLIC else {}
     if mechanism in SECRETS:
         more["secrets"] = lambda text: [word for word in text.split() if any(sign.isdigit() for sign in word)]
     none = mechanism in SECRETS
@@ -90,7 +91,7 @@ def released(mechanism, epsilon, planted, options):
     )  # fmt: skip
 
 
-def synthesized(mechanism, epsilon, options):
+def synthesized(mechanism, epsilon):
     """Return what the attacks on a synthesized set found."""
     from hf_dpsynth.audit import audit_canaries, audit_membership, make_canaries
 
@@ -98,7 +99,7 @@ def synthesized(mechanism, epsilon, options):
     labels = [CLASSES[label] for label in public["label"]]
     canaries = make_canaries(public["text"][:], CANARIES, labels=labels, prefix_words=4, suffix_words=6)
     start = time.perf_counter()
-    made = released(mechanism, epsilon, canaries.plant(private, "text", "label"), options)
+    made = released(mechanism, epsilon, canaries.plant(private, "text", "label"))
     seconds, texts = time.perf_counter() - start, made["text"][:]
     claim = None if mechanism in SECRETS or math.isinf(epsilon) else epsilon
     results = {
@@ -108,7 +109,7 @@ def synthesized(mechanism, epsilon, options):
             texts, private["text"][:], holdout["text"][:], signal="nearest", neighbours=1, delta=DELTA
         ),
     }
-    return results, {"seconds": seconds, "rows": len(texts), "examples": texts[:3]}
+    return results, {"seconds": seconds, "rows": len(texts)}
 
 
 def privatized(mechanism, epsilon):
@@ -124,11 +125,11 @@ def privatized(mechanism, epsilon):
     return results, {"seconds": seconds, "rows": len(made)}
 
 
-def cell(mechanism, epsilon, options):
+def cell(mechanism, epsilon):
     """Return one cell."""
     from benchmarks.downstream import machine
 
-    results, more = privatized(mechanism, epsilon) if mechanism in WORDS else synthesized(mechanism, epsilon, options)
+    results, more = privatized(mechanism, epsilon) if mechanism in WORDS else synthesized(mechanism, epsilon)
     found = {name: {one.metric: [one.value, one.interval, one.n] for one in r.findings} for name, r in results.items()}
     refuted = any(one.violated for result in results.values() for one in result.findings)
     return {
@@ -194,7 +195,7 @@ def main():
         table(options.folder)
     else:
         mechanism, epsilon = options.words
-        found = cell(mechanism, float(epsilon), options)
+        found = cell(mechanism, float(epsilon))
         path(options.folder, mechanism, float(epsilon)).write_text(json.dumps(found, indent=1))
 
 
